@@ -49,7 +49,7 @@ pub(crate) async fn post(
     ]);
     let limits = RequestLimits { time: TIME, answer: ANSWER };
     client.post(headers, form.into(), limits).await.map_err(|error| match error {
-        RequestError::TooLong(limit, _) => Failure::Unusable(format!("the answer is longer than {limit} bytes")),
+        RequestError::TooLong(limit, ..) => Failure::Unusable(format!("the answer is longer than {limit} bytes")),
         RequestError::Forbidden(error) => Failure::Unusable(error.to_string()),
         error => Failure::unavailable(error.to_string()),
     })

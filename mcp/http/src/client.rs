@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::header::HOST;
+use http::header::{CONTENT_TYPE, HOST};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
@@ -68,9 +68,9 @@ pub enum RequestError {
     /// The answer was not there in time.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
-    /// The answer of this status is longer than allowed.
+    /// The answer of this status and content type is longer than allowed.
     #[error("the answer is longer than {0} bytes")]
-    TooLong(usize, StatusCode),
+    TooLong(usize, StatusCode, Option<HeaderValue>),
     /// The server has no address that may be called.
     #[error("{0}")]
     Forbidden(ForbiddenAddress),
@@ -256,7 +256,9 @@ impl Client {
         };
         match collect(body, limits.answer).await {
             Ok(body) => Ok(Response::from_parts(head, body)),
-            Err(CollectError::TooLarge { limit }) => Err(RequestError::TooLong(limit, head.status)),
+            Err(CollectError::TooLarge { limit }) => {
+                Err(RequestError::TooLong(limit, head.status, head.headers.get(CONTENT_TYPE).cloned()))
+            }
             Err(CollectError::Broken(error)) => Err(failure(&*error, limits)),
         }
     }

@@ -267,7 +267,6 @@ fn warn_of_unread_variables() {
 fn check(options: CheckLoginOptions) -> Result<(), RunError> {
     check_login(options).map_err(|error| match error {
         CheckError::Input(problem) => RunError::Input(problem),
-        CheckError::Runtime(source) => RunError::System { what: "start the runtime", source },
         CheckError::Failed(step) => RunError::Login(step),
     })
 }

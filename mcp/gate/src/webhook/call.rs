@@ -190,7 +190,7 @@ impl Webhook {
         let limits = RequestLimits { time: self.timeout, answer: longest };
         let answer = self.client.post(headers, payload, limits).await.map_err(|error| match error {
             RequestError::Timeout(time) => CallError::Timeout(time),
-            RequestError::TooLong(limit, status) => CallError::TooLong { status, limit },
+            RequestError::TooLong(limit, status, _) => CallError::TooLong { status, limit },
             error => CallError::Network(error.to_string()),
         })?;
         let (status, body) = (answer.status(), answer.into_body());

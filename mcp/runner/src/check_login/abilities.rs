@@ -22,22 +22,16 @@ pub(crate) enum Registered {
 
 /// The token endpoint, where both endpoints can be used.
 pub(crate) fn endpoints(metadata: &ProviderMetadata) -> Judged<Uri> {
-    let mut found = Vec::new();
-    for name in ["authorization_endpoint", "token_endpoint"] {
+    let usable = |name: &str| {
         let Some(url) = metadata.text(name).and_then(absolute) else {
             return Err(Finding::failed(Cause::EndpointMissing, format!("`{name}` is no URL, or absent")));
         };
-        if !is_safe(&url) {
-            let seen = format!("`{name}` is {}", quoted(&url.to_string()));
-            return Err(Finding::failed(Cause::EndpointPlain, seen));
-        }
-        found.push(url);
-    }
-    let seen = "`authorization_endpoint` and `token_endpoint` can be used";
-    found
-        .pop()
-        .map(|token| (token, Finding::ok(Step::Endpoints, seen)))
-        .ok_or_else(|| Finding::failed(Cause::EndpointMissing, ""))
+        let plain = || Finding::failed(Cause::EndpointPlain, format!("`{name}` is {}", quoted(&url.to_string())));
+        if is_safe(&url) { Ok(url) } else { Err(plain()) }
+    };
+    usable("authorization_endpoint")?;
+    let token = usable("token_endpoint")?;
+    Ok((token, Finding::ok(Step::Endpoints, "`authorization_endpoint` and `token_endpoint` can be used")))
 }
 
 /// Whether the metadata name S256, without which a client must not go on.

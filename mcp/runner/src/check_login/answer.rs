@@ -12,12 +12,13 @@ use serde_json::{Map, Value};
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding};
 
-/// An answer, with the time at which it came, in Unix seconds of this machine.
+/// An answer, with the times of its request and of its end, in Unix seconds of this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) asked: i64,
     pub(crate) at: i64,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Causes {
     pub(crate) slow: Cause,
     pub(crate) too_long: Cause,
     pub(crate) redirects: Cause,
-    /// An error of the server's own.
+    /// An error of the server's own, or too many requests.
     pub(crate) fails: Cause,
     /// Any other status than 200.
     pub(crate) missing: Cause,
@@ -66,28 +67,25 @@ impl Answer {
 }
 
 impl Call {
-    /// The answer, or the verdict on there being none.
-    pub(crate) fn answered(&self, causes: &Causes) -> Result<&Answer, (Cause, String)> {
-        self.answer.as_ref().map_err(|error| {
-            let cause = match error {
-                NoAnswer::Slow(_) => causes.slow,
-                NoAnswer::TooLong(_) => causes.too_long,
-                NoAnswer::Certificate(_) => causes.certificate,
-                NoAnswer::Unreachable(_) => causes.unreachable,
-            };
-            (cause, self.to_string())
-        })
+    /// Whether nothing is at its URL, so that a client looks elsewhere.
+    pub(crate) fn finds_nothing(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|answer| answer.status.is_client_error() && !fails(answer.status))
     }
 
     /// The answer with a JSON object in it, or the verdict on what is there instead.
     fn document(&self, causes: &Causes) -> Result<&Answer, (Cause, String)> {
-        let answer = self.answered(causes)?;
-        let cause = match answer.status {
-            StatusCode::OK if answer.object().is_some() => return Ok(answer),
-            StatusCode::OK => causes.no_json,
-            status if status.is_redirection() => causes.redirects,
-            status if status.is_server_error() => causes.fails,
-            _ => causes.missing,
+        let cause = match &self.answer {
+            Ok(answer) => match answer.status {
+                StatusCode::OK if answer.object().is_some() => return Ok(answer),
+                StatusCode::OK => causes.no_json,
+                status if status.is_redirection() => causes.redirects,
+                status if fails(status) => causes.fails,
+                _ => causes.missing,
+            },
+            Err(NoAnswer::Slow(_)) => causes.slow,
+            Err(NoAnswer::TooLong(_)) => causes.too_long,
+            Err(NoAnswer::Certificate(_)) => causes.certificate,
+            Err(NoAnswer::Unreachable(_)) => causes.unreachable,
         };
         let is = if cause == causes.no_json { ", which is no JSON object" } else { "" };
         Err((cause, format!("{self}{is}")))
@@ -97,23 +95,21 @@ impl Call {
 /// Says what was asked for, and what came.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: ", self.method, shown(&self.url))?;
+        write!(f, "{} {}: ", self.method, shown(&self.url.to_string()))?;
         match &self.answer {
             Ok(answer) => {
                 write!(f, "{}", answer.status)?;
                 if answer.status.is_redirection() {
                     let location = answer.header(LOCATION.as_str()).unwrap_or_default();
-                    write!(f, " to {}", quoted(&without_secrets(location)))?;
+                    write!(f, " to {}", quoted(&shown(location)))?;
                 } else if let Some(kind) = answer.header(CONTENT_TYPE.as_str()) {
-                    write!(f, " ({})", quoted(kind).trim_matches('"'))?;
+                    write!(f, " ({kind})")?;
                 }
                 Ok(())
             }
             Err(NoAnswer::Slow(time)) => write!(f, "no answer within {time:?}"),
             Err(NoAnswer::TooLong(bytes)) => write!(f, "the answer is longer than {bytes} bytes"),
-            Err(NoAnswer::Certificate(text) | NoAnswer::Unreachable(text)) => {
-                write!(f, "{}", quoted(text).trim_matches('"'))
-            }
+            Err(NoAnswer::Certificate(text) | NoAnswer::Unreachable(text)) => f.write_str(text),
         }
     }
 }
@@ -129,25 +125,43 @@ pub(crate) fn document<'a>(calls: &'a [Call], causes: &Causes) -> Result<(&'a Ca
     })
 }
 
-/// A URL as a report shows it: its query may hold secrets.
-pub(crate) fn shown(url: &Uri) -> String {
-    without_secrets(&url.to_string())
+/// Whether a server of this answer cannot say at present what is there.
+pub(crate) fn fails(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// A URL as a report shows it: whether it has a query or a fragment, and not which, since secrets may be there.
+pub(crate) fn shown(url: &str) -> String {
+    let mark = url.chars().find(|c| matches!(c, '?' | '#')).map(|c| format!("{c}…"));
+    without_secrets(url) + &mark.unwrap_or_default()
 }
 
 /// Whether a login may send secrets to `url`: over TLS, or within this machine (OAuth 2.1, section 1.5).
 pub(crate) fn is_safe(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = host.eq_ignore_ascii_case("localhost")
-        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
-    url.scheme_str() == Some("https") || url.scheme_str() == Some("http") && is_loopback
+    url.scheme_str() == Some("https") || is_loopback(url)
 }
 
-/// `text` as an absolute URL of http or https without a user name.
+/// Whether the server at `from` may lead a client to `to`: over TLS, or within this machine if the server is there too. No
+/// other server has a reason to have this machine's plain services called.
+pub(crate) fn may_lead(from: &Uri, to: &Uri) -> bool {
+    to.scheme_str() == Some("https") || is_loopback(to) && is_loopback(from)
+}
+
+/// Whether the host of `url` is this machine by name or address.
+pub(crate) fn is_loopback(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// `text` as an absolute URL of http or https with a valid port, if any, and without a user name.
 pub(crate) fn absolute(text: &str) -> Option<Uri> {
     let url: Uri = text.parse().ok()?;
-    let is_named =
-        url.authority().is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
-    (is_named && matches!(url.scheme_str(), Some("http" | "https"))).then_some(url)
+    let authority = url.authority()?;
+    let (host, whole) = (authority.host(), authority.as_str());
+    let is_named = !host.is_empty() && !whole.contains('@');
+    let has_port = whole == host || authority.port_u16().is_some_and(|port| port != 0);
+    (is_named && has_port && matches!(url.scheme_str(), Some("http" | "https"))).then_some(url)
 }
 
 /// The scheme, host and port of `url` as text.
@@ -176,12 +190,40 @@ mod tests {
     }
 
     #[test]
-    fn urls_without_host_or_with_a_user_are_none() {
+    fn a_server_elsewhere_leads_to_no_plain_service_of_ours() {
+        for (from, to, may) in [
+            ("https://mcp.example", "https://127.0.0.1", true),
+            ("https://mcp.example", "http://127.0.0.1", false),
+            ("http://mcp.ns.svc", "http://localhost", false),
+            ("https://localhost:1", "http://[::1]:2", true),
+            ("https://localhost:1", "http://mcp.example", false),
+        ] {
+            assert_eq!(may_lead(&Uri::from_static(from), &Uri::from_static(to)), may, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn urls_are_shown_with_the_mark_of_a_query_alone() {
+        for (url, expected) in [
+            ("https://h/p", "https://h/p"),
+            ("https://h/p?key=s3cret#f", "https://h/p?…"),
+            ("https://h/p#s3cret", "https://h/p#…"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+    }
+
+    #[test]
+    fn urls_need_a_host_a_real_port_and_no_user() {
         for (text, taken) in [
             ("https://h/p", true),
             ("/p", false),
             ("ftp://h", false),
             ("https://u@h", false),
+            ("https://[::1]:8443/p?q", true),
+            ("https://h:99999", false),
+            ("https://h:0", false),
+            ("https://h:", false),
             ("h", false),
             ("", false),
         ] {

@@ -43,7 +43,7 @@ type Problem = Option<(Cause, String)>;
 fn preflight(call: &Call, origin: &str) -> Problem {
     let answer = call.answer.as_ref().ok().filter(|answer| answer.status.is_success() && allows(answer, origin));
     let Some(answer) = answer else {
-        return Some((Cause::PreflightRefused, format!("{call}{}", told(call, &ACCESS_CONTROL_ALLOW_ORIGIN))));
+        return Some((Cause::PreflightRefused, format!("{call}{}", told(call))));
     };
     let allowed = list(answer, &ACCESS_CONTROL_ALLOW_HEADERS);
     let is_allowed = |name: &str| allowed.iter().any(|known| known == name || known == "*" && name != "authorization");
@@ -54,7 +54,7 @@ fn preflight(call: &Call, origin: &str) -> Problem {
 
 fn refusal(call: &Call, origin: &str) -> Problem {
     let Some(answer) = call.answer.as_ref().ok().filter(|answer| allows(answer, origin)) else {
-        return Some((Cause::AnswerUnreadable, format!("{call}{}", told(call, &ACCESS_CONTROL_ALLOW_ORIGIN))));
+        return Some((Cause::AnswerUnreadable, format!("{call}{}", told(call))));
     };
     let exposed = list(answer, &ACCESS_CONTROL_EXPOSE_HEADERS);
     let hidden: Vec<_> =
@@ -64,19 +64,21 @@ fn refusal(call: &Call, origin: &str) -> Problem {
 
 fn document(call: Option<&Call>, origin: &str, cause: Cause) -> Problem {
     let call = call.filter(|call| !call.answer.as_ref().is_ok_and(|answer| allows(answer, origin)))?;
-    Some((cause, format!("{call}{}", told(call, &ACCESS_CONTROL_ALLOW_ORIGIN))))
+    Some((cause, format!("{call}{}", told(call))))
 }
 
+/// Whether there is one such header, and it allows the origin: a browser takes no two, even if they are equal.
 fn allows(answer: &Answer, origin: &str) -> bool {
-    answer.header(ACCESS_CONTROL_ALLOW_ORIGIN.as_str()).is_some_and(|allowed| allowed == "*" || allowed == origin)
+    let mut all = answer.headers.get_all(ACCESS_CONTROL_ALLOW_ORIGIN).iter();
+    all.next().is_some_and(|allowed| allowed == "*" || allowed == origin) && all.next().is_none()
 }
 
-fn told(call: &Call, name: &HeaderName) -> String {
-    match call.answer.as_ref().ok().map(|answer| answer.header(name.as_str())) {
-        None => String::new(),
-        Some(None) => format!(", without {name}"),
-        Some(Some(value)) => format!(", with {name} {}", quoted(value)),
-    }
+/// The origins that an answer allows, for a report.
+fn told(call: &Call) -> String {
+    let (Ok(answer), name) = (&call.answer, ACCESS_CONTROL_ALLOW_ORIGIN) else { return String::new() };
+    let all: Vec<_> =
+        answer.headers.get_all(&name).iter().map(|value| quoted(&String::from_utf8_lossy(value.as_bytes()))).collect();
+    if all.is_empty() { format!(", without {name}") } else { format!(", with {name} {}", all.join(" and ")) }
 }
 
 /// The names in all headers of one name, in lower case.
@@ -96,8 +98,13 @@ mod tests {
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect();
-        let answer =
-            Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: bytes::Bytes::new(), at: 0 };
+        let answer = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: bytes::Bytes::new(),
+            asked: 0,
+            at: 0,
+        };
         Call { method: Method::OPTIONS, url: Uri::from_static("https://h/mcp"), answer: Ok(answer) }
     }
 
@@ -127,6 +134,8 @@ mod tests {
             (good().0, call(401, &[]), call(200, &[any]), Some(Cause::AnswerUnreadable)),
             (good().0, call(401, &[any, exposed("Mcp-Session-Id")]), call(200, &[any]), Some(Cause::HeadersHidden)),
             (good().0, good().1, call(200, &[]), Some(Cause::ResourceMetadataUnreadable)),
+            // The proxy and an Ingress add one each.
+            (good().0, good().1, call(200, &[any, any]), Some(Cause::ResourceMetadataUnreadable)),
         ] {
             let calls = Calls { preflight, refused, resource: Some(resource), provider: None };
             let (note, step) = (judge(&calls, "https://page", false), judge(&calls, "https://page", true));

@@ -53,14 +53,16 @@ impl Caller {
         let limits = RequestLimits { time: self.time, answer: 0 };
         let Ok(client) = self.client(url) else { return false };
         let answer = client.call(Method::GET, path(url), headers, Bytes::new(), limits).await;
-        matches!(answer, Err(RequestError::TooLong(_, StatusCode::OK)))
+        let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
+        matches!(answer, Err(RequestError::TooLong(_, StatusCode::OK, Some(kind))) if is_stream(&kind))
     }
 
     async fn send(&mut self, method: Method, url: &Uri, headers: HeaderMap, body: Bytes) -> Result<Answer, NoAnswer> {
         let limits = RequestLimits { time: self.time, answer: MAX_ANSWER };
+        let asked = Timestamp::now().as_second();
         let answer = self.client(url)?.call(method, path(url), headers, body, limits).await;
         let (head, body) = answer.map_err(no_answer)?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body, at: Timestamp::now().as_second() })
+        Ok(Answer { status: head.status, headers: head.headers, body, asked, at: Timestamp::now().as_second() })
     }
 
     fn client(&mut self, url: &Uri) -> Result<&Client, NoAnswer> {
@@ -72,7 +74,7 @@ impl Caller {
             std::collections::hash_map::Entry::Occupied(client) => Ok(client.into_mut()),
             std::collections::hash_map::Entry::Vacant(place) => {
                 let client = Client::new("check-login", url, tls, Some(policy), &self.provider);
-                Ok(place.insert(client.map_err(|error| NoAnswer::Certificate(format!("the CA bundle {error}")))?))
+                Ok(place.insert(client.map_err(|error| NoAnswer::Certificate(format!("--ca-bundle {error}")))?))
             }
         }
     }
@@ -85,7 +87,7 @@ fn path(url: &Uri) -> PathAndQuery {
 fn no_answer(error: RequestError) -> NoAnswer {
     match error {
         RequestError::Timeout(time) => NoAnswer::Slow(time),
-        RequestError::TooLong(limit, _) => NoAnswer::TooLong(limit),
+        RequestError::TooLong(limit, ..) => NoAnswer::TooLong(limit),
         RequestError::Forbidden(_) => NoAnswer::Unreachable(
             "its address is link-local, where clouds answer for the machine's credentials; it is not called".to_owned(),
         ),

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode, Uri};
 
-use crate::check_login::answer::{Answer, Call, Causes, is_safe};
+use crate::check_login::answer::{Answer, Call, NoAnswer, fails, is_safe, shown};
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
 
@@ -15,20 +15,17 @@ pub(crate) struct Challenge {
     pub(crate) description: Option<String>,
 }
 
-const REACH: Causes = Causes {
-    unreachable: Cause::ServerUnreachable,
-    certificate: Cause::ServerCertificate,
-    slow: Cause::ServerSlow,
-    too_long: Cause::ServerTooLong,
-    redirects: Cause::ServerRedirects,
-    fails: Cause::ServerFails,
-    missing: Cause::WrongPath,
-    no_json: Cause::NoChallenge,
-};
-
 /// Whether the server answers at all.
 pub(crate) fn reach<'a>(url: &Uri, call: &'a Call) -> Judged<&'a Answer> {
-    let answer = call.answered(&REACH).map_err(|(cause, seen)| Finding::failed(cause, seen))?;
+    let answer = call.answer.as_ref().map_err(|error| {
+        let cause = match error {
+            NoAnswer::Slow(_) => Cause::ServerSlow,
+            NoAnswer::TooLong(_) => Cause::ServerTooLong,
+            NoAnswer::Certificate(_) => Cause::ServerCertificate,
+            NoAnswer::Unreachable(_) => Cause::ServerUnreachable,
+        };
+        Finding::failed(cause, call.to_string())
+    })?;
     let finding = if is_safe(url) {
         Finding::ok(Step::Reach, call.to_string())
     } else {
@@ -45,7 +42,7 @@ pub(crate) fn judge(call: &Call, answer: &Answer) -> Judged<Challenge> {
             let finding = match &challenge {
                 Some(Challenge { resource_metadata: Some(url), scope, .. }) => {
                     let scope = scope.as_deref().map(|scope| format!(", scope {}", quoted(scope))).unwrap_or_default();
-                    Finding::ok(Step::Challenge, format!("401 with resource_metadata {}{scope}", quoted(url)))
+                    Finding::ok(Step::Challenge, format!("401 with resource_metadata {}{scope}", quoted(&shown(url))))
                 }
                 Some(_) => {
                     Finding::note(Cause::NoPointer, "401 with Bearer, and no resource_metadata in WWW-Authenticate")
@@ -58,20 +55,25 @@ pub(crate) fn judge(call: &Call, answer: &Answer) -> Judged<Challenge> {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Cause::WrongPath,
         status if status.is_success() => Cause::NoLogin,
         status if status.is_redirection() => Cause::ServerRedirects,
-        status if status.is_server_error() => Cause::ServerFails,
+        status if fails(status) => Cause::ServerFails,
         _ => Cause::NoChallenge,
     };
     Err(Finding::failed(cause, format!("{call}, and not 401")))
 }
 
 impl Challenge {
-    /// The challenge of the scheme `Bearer` among those in `headers`.
+    /// The challenges of the scheme `Bearer` in `headers` as one, as clients read them: what is before a proxy adds its own.
     pub(crate) fn read(headers: &HeaderMap) -> Option<Self> {
-        let values = headers.get_all(http::header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        let (_, parameters) = values.flat_map(challenges).find(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))?;
+        let values = headers.get_all(http::header::WWW_AUTHENTICATE).iter();
+        let all = values.flat_map(|value| challenges(&String::from_utf8_lossy(value.as_bytes())));
+        let bearer: Vec<_> = all.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).collect();
+        let parameters = || bearer.iter().flat_map(|(_, parameters)| parameters);
         let get = |name: &str| {
-            parameters.iter().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+            parameters().find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
         };
+        if bearer.is_empty() {
+            return None;
+        }
         Some(Self {
             resource_metadata: get("resource_metadata"),
             scope: get("scope"),
@@ -148,7 +150,7 @@ mod tests {
             ("https://mcp.example/mcp", None),
         ] {
             let (status, headers) = (StatusCode::UNAUTHORIZED, HeaderMap::new());
-            let answer = Answer { status, headers, body: bytes::Bytes::new(), at: 0 };
+            let answer = Answer { status, headers, body: bytes::Bytes::new(), asked: 0, at: 0 };
             let call = Call { method: http::Method::POST, url: Uri::from_static(url), answer: Ok(answer) };
             let (_, finding) = reach(&call.url, &call).unwrap();
             assert_eq!(finding.cause, cause, "{url}");
@@ -174,12 +176,18 @@ mod tests {
             ),
             (&[r#"Basic realm="x", Bearer SCOPE="y", DPoP algs="ES256""#], Some(challenge(None, Some("y"), None))),
             (&["Negotiate YWJj==", "Bearer"], Some(challenge(None, None, None))),
+            (
+                &[r#"Bearer realm="in front""#, r#"Bearer resource_metadata="https://a", error_description="größer""#],
+                Some(Challenge {
+                    description: Some("größer".to_owned()), ..challenge(Some("https://a"), None, None)
+                }),
+            ),
             (&[r#"Bearer scope="open"#], Some(challenge(None, Some("open"), None))),
             (&["Basic realm=Bearer"], None),
             (&["", ",,=\"\""], None),
             (&[], None),
         ] {
-            let values = headers.iter().map(|value| (WWW_AUTHENTICATE, HeaderValue::from_static(value)));
+            let values = headers.iter().map(|value| (WWW_AUTHENTICATE, HeaderValue::try_from(*value).unwrap()));
             assert_eq!(Challenge::read(&values.collect()), expected, "{headers:?}");
         }
     }

@@ -7,12 +7,14 @@ use mcp_authn::LEEWAY;
 use crate::check_login::answer::Answer;
 use crate::check_login::verdict::{Cause, Finding, Step};
 
-/// The seconds by which the sender's clock is ahead of this machine's. A cache says in `Age` for how long it has kept the answer.
+/// The seconds by which the sender's clock is ahead of this machine's, at least: the answer was made between the request and its
+/// end. A cache says in `Age` for how long it has kept the answer.
 pub(crate) fn ahead(answer: &Answer) -> Option<i64> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let date = PARSER.parse_timestamp(answer.header(DATE.as_str())?).ok()?.as_second();
     let age = answer.header(AGE.as_str()).and_then(|age| age.parse::<u32>().ok()).unwrap_or_default();
-    Some(date + i64::from(age) - answer.at)
+    let made = date + i64::from(age);
+    Some(made - made.max(answer.asked).min(answer.at))
 }
 
 /// Compares the clocks, with the leeway that a proxy has for the times in tokens.
@@ -70,11 +72,14 @@ mod tests {
             let headers = [(DATE, Some(date)), (AGE, age)].into_iter();
             let headers: HeaderMap =
                 headers.filter_map(|(name, value)| Some((name, HeaderValue::from_static(value?)))).collect();
-            Answer { status: StatusCode::OK, headers, body: bytes::Bytes::new(), at: 784_111_777 }
+            Answer { status: StatusCode::OK, headers, body: bytes::Bytes::new(), asked: 784_111_757, at: 784_111_777 }
         };
         for (date, age, expected) in [
             ("Sun, 06 Nov 1994 08:49:37 GMT", None, Some(0)),
             ("Sun, 06 Nov 1994 08:49:07 GMT", Some("30"), Some(0)),
+            // The answer took 20 seconds.
+            ("Sun, 06 Nov 1994 08:49:18 GMT", None, Some(0)),
+            ("Sun, 06 Nov 1994 08:48:17 GMT", None, Some(-60)),
             ("Sun, 06 Nov 1994 08:50:37 GMT", None, Some(60)),
             ("yesterday", None, None),
         ] {

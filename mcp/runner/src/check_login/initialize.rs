@@ -5,28 +5,18 @@ use http::header::CONTENT_TYPE;
 use mcp_wire::sse::Decoder;
 use serde_json::{Map, Value};
 
-use crate::check_login::answer::{Answer, Call, Causes};
+use crate::check_login::answer::{Answer, Call, NoAnswer};
 use crate::check_login::challenge::Challenge;
 use crate::check_login::text::quoted;
 use crate::check_login::token::Token;
 use crate::check_login::verdict::{Cause, Finding, Step};
 
-const CAUSES: Causes = Causes {
-    unreachable: Cause::ServerFailsBehindLogin,
-    certificate: Cause::ServerFailsBehindLogin,
-    slow: Cause::ServerFailsBehindLogin,
-    too_long: Cause::NoMcpAnswer,
-    redirects: Cause::ServerFailsBehindLogin,
-    fails: Cause::ServerFailsBehindLogin,
-    missing: Cause::ServerFailsBehindLogin,
-    no_json: Cause::NoMcpAnswer,
-};
-
 /// Judges the answer to `initialize`. `resource`: the name by which the provider knows the server; `now`: the server's time.
 pub(crate) fn judge(call: &Call, token: &Token, resource: Option<&str>, now: i64) -> Finding {
-    let answer = match call.answered(&CAUSES) {
+    let answer = match &call.answer {
         Ok(answer) => answer,
-        Err((cause, seen)) => return Finding::failed(cause, seen),
+        Err(NoAnswer::TooLong(_)) => return Finding::failed(Cause::NoMcpAnswer, call.to_string()),
+        Err(_) => return Finding::failed(Cause::ServerFailsBehindLogin, call.to_string()),
     };
     let challenge = Challenge::read(&answer.headers).unwrap_or_default();
     let told =
@@ -67,7 +57,8 @@ fn refused(token: &Token, resource: Option<&str>, seen: &str) -> Finding {
 }
 
 fn greeted(answer: &Answer, told: &str) -> Finding {
-    let Some(message) = message(answer) else { return Finding::failed(Cause::NoMcpAnswer, told) };
+    let no_answer = || Finding::failed(Cause::NoMcpAnswer, format!("{told}, which is no answer of JSON-RPC"));
+    let Some(message) = message(answer) else { return no_answer() };
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(error) = message.get("error") {
         let seen =
@@ -79,7 +70,7 @@ fn greeted(answer: &Answer, told: &str) -> Finding {
             let version = text(result.get("protocolVersion"));
             Finding::ok(Step::Initialize, format!("the token is taken, and the server speaks MCP {}", quoted(&version)))
         }
-        None => Finding::failed(Cause::NoMcpAnswer, told),
+        None => no_answer(),
     }
 }
 

@@ -37,14 +37,13 @@ pub(crate) use self::options::CheckLoginOptions;
 use self::options::Output;
 use self::play::{Client, Target, play};
 use self::report::Report;
+use self::token::is_word;
 
 /// Why a check does not end well.
 #[derive(Debug)]
 pub(crate) enum CheckError {
-    /// A flag names something that cannot be used.
+    /// Nothing was played: a flag names something that cannot be used, or the runtime does not start.
     Input(String),
-    /// The runtime does not start.
-    Runtime(std::io::Error),
     /// This step failed; the report has been written.
     Failed(&'static str),
 }
@@ -56,29 +55,38 @@ pub(crate) enum CheckError {
 pub(crate) fn check_login(options: CheckLoginOptions) -> Result<(), CheckError> {
     let url = absolute(&options.url).ok_or_else(|| {
         let fix = "write one such as https://mcp.example.com/mcp";
-        CheckError::Input(format!("<URL> is no http or https URL without a user name; {fix}"))
+        CheckError::Input(format!("<URL> is no http or https URL with a valid port and without a user name; {fix}"))
     })?;
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    if let Some(ca) = &options.ca_bundle {
-        let tls = ClientTls { ca: Some(ca.clone()), ..ClientTls::default() };
-        tls.config(&provider).map_err(|error| CheckError::Input(format!("--ca-bundle: {}: {error}", ca.display())))?;
-    }
     let client_secret =
         options.client_secret_file.as_deref().map(|file| secret("--client-secret-file", file)).transpose()?;
     let token = options.token_file.as_deref().map(|file| secret("--token-file", file)).transpose()?;
+    if token.as_ref().is_some_and(|token| !is_word(token.reveal())) {
+        let problem = "--token-file must hold the token alone, without `Bearer` before it and no JSON around it";
+        return Err(CheckError::Input(problem.to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = ClientTls { ca: options.ca_bundle.clone(), ..ClientTls::default() };
+    tls.config(&provider).map_err(|error| {
+        let file = options.ca_bundle.as_ref().map(|file| format!(": {}:", file.display())).unwrap_or_default();
+        CheckError::Input(format!("--ca-bundle{file} {error}"))
+    })?;
     let secrets = hidden(options.client_id.as_deref(), client_secret.as_ref(), token.as_ref());
     let target = Target {
-        client: options.client_id.map(|id| Client { id, secret: client_secret }),
+        client: options.client_id.map(|id| Client { id, secret: client_secret.zip(options.issuer) }),
         url,
         token,
         origin: options.origin,
         browser: options.browser,
     };
     let mut caller = Caller::new(options.ca_bundle, options.timeout, provider);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CheckError::Runtime)?;
+    // Timers run between any two events, or a server that sends without end would stretch --timeout.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(1).build();
+    let runtime = runtime.map_err(|error| CheckError::Input(format!("the runtime does not start: {error}")))?;
     let (findings, issued) = runtime.block_on(play(&target, &mut caller));
+    // A lookup of a name may still hang in a thread.
+    runtime.shutdown_background();
     let secrets = secrets.into_iter().chain(issued.map(|token| token.reveal().to_owned())).collect::<Vec<_>>();
-    let report = Report::new(shown(&target.url), findings, &secrets);
+    let report = Report::new(shown(&target.url.to_string()), findings, &secrets);
     let text = match options.output {
         Output::Text => report.text(),
         Output::Json => format!("{:#}\n", report.json()),

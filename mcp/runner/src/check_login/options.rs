@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use http::Uri;
 use mcp_runconfig::duration;
@@ -20,11 +21,14 @@ pub(crate) struct CheckLoginOptions {
     #[arg(long, value_name = "FILE", conflicts_with = "client_secret_file")]
     pub(super) token_file: Option<PathBuf>,
     /// The id of a client that is registered at the provider.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub(super) client_id: Option<String>,
     /// Get a token by client credentials, with the secret in this file, and call with it.
-    #[arg(long, value_name = "FILE", requires = "client_id")]
+    #[arg(long, value_name = "FILE", requires_all = ["client_id", "issuer"])]
     pub(super) client_secret_file: Option<PathBuf>,
+    /// The issuer of the provider that the secret is for, to the letter. No other gets it, whatever the server names.
+    #[arg(long, value_name = "ISSUER", requires = "client_secret_file")]
+    pub(super) issuer: Option<String>,
     /// Fail where a client in a browser would (CORS); without this it is a note.
     #[arg(long)]
     pub(super) browser: bool,

@@ -30,7 +30,8 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: String,
-    pub(crate) secret: Option<Secret>,
+    /// Its secret, and the issuer that it is for.
+    pub(crate) secret: Option<(Secret, String)>,
 }
 
 /// A provider whose metadata were read.
@@ -38,7 +39,7 @@ struct Provider {
     issuer: String,
     metadata: ProviderMetadata,
     call: Call,
-    /// `None` where an endpoint cannot be used, or the metadata are another issuer's: no secret goes there.
+    /// `None` where an endpoint cannot be used.
     token_endpoint: Option<Uri>,
 }
 
@@ -61,11 +62,12 @@ impl Findings {
         found
     }
 
-    /// Keeps the finding; whether the step did not fail.
-    fn note(&mut self, finding: Finding) -> bool {
-        let passed = finding.status != Status::Failed;
+    fn note(&mut self, finding: Finding) {
         self.all.push(finding);
-        passed
+    }
+
+    fn has_failed(&self, steps: [Step; 2]) -> bool {
+        self.all.iter().any(|finding| finding.status == Status::Failed && steps.contains(&finding.step))
     }
 }
 
@@ -88,7 +90,7 @@ async fn steps(target: &Target, caller: &mut Caller, found: &mut Findings) -> Op
     let challenge = challenge?;
     let (resource, resource_url) = find_resource(target, caller, found, &challenge).await.unzip();
     let provider = match &resource {
-        Some(resource) => find_provider(caller, found, resource).await,
+        Some(resource) => find_provider(target, caller, found, resource).await,
         None => None,
     };
     let wanted = abilities::wanted(
@@ -109,10 +111,12 @@ async fn steps(target: &Target, caller: &mut Caller, found: &mut Findings) -> Op
         found.note(clock::judge(ahead, providers));
         ahead = ahead.or(providers);
     }
-    let named = resource.as_ref().map(|resource| resource.resource.as_str());
     let now = || Timestamp::now().as_second() + ahead.unwrap_or_default();
-    let scopes = abilities::of_machines(&wanted);
-    if let Some(token) = have_token(target, caller, found, provider.as_ref(), named, &scopes, now()).await {
+    let issuers = resource.as_ref().map(|resource| resource.authorization_servers.as_slice()).unwrap_or_default();
+    let expected = Expected { issuers, now: now() };
+    let (metadata, scopes) = (resource.as_ref().zip(provider.as_ref()), abilities::of_machines(&wanted));
+    if let Some(token) = have_token(target, caller, found, metadata, &scopes, expected).await {
+        let named = resource.as_ref().map(|resource| resource.resource.as_str());
         let call = greet(caller, &target.url, Some(&token.secret), None).await;
         let mut finding = initialize::judge(&call, &token, named, now());
         if initialize::may_be_sse(&call) && streams(caller, &target.url, &token.secret).await {
@@ -152,12 +156,19 @@ async fn find_resource(
     Some((metadata, calls.last()?.url.clone()))
 }
 
-async fn find_provider(caller: &mut Caller, found: &mut Findings, resource: &ResourceMetadata) -> Option<Provider> {
-    let (issuer, url) = found.take(provider::issuer(resource))?;
+/// The metadata of the provider that the server names.
+async fn find_provider(
+    target: &Target,
+    caller: &mut Caller,
+    found: &mut Findings,
+    resource: &ResourceMetadata,
+) -> Option<Provider> {
+    let own = target.client.as_ref().and_then(|client| client.secret.as_ref()).map(|(_, issuer)| issuer.as_str());
+    let (issuer, url) = found.take(provider::issuer(resource, &target.url, own))?;
     let mut calls = look(caller, &provider::places(&issuer, &url)).await;
     let metadata = found.take(provider::read(&calls))?;
-    let is_its_own = found.note(provider::judge(&metadata, &issuer));
-    let token_endpoint = found.take(abilities::endpoints(&metadata)).filter(|_| is_its_own);
+    found.note(provider::judge(&metadata, &issuer));
+    let token_endpoint = found.take(abilities::endpoints(&metadata));
     Some(Provider { issuer, metadata, call: calls.pop()?, token_endpoint })
 }
 
@@ -166,7 +177,7 @@ async fn look(caller: &mut Caller, places: &[Uri]) -> Vec<Call> {
     let mut calls = Vec::new();
     for place in places {
         let call = caller.get(place, json_headers(&[])).await;
-        let goes_on = resource::is_elsewhere(&call);
+        let goes_on = call.finds_nothing();
         calls.push(call);
         if !goes_on {
             break;
@@ -180,24 +191,31 @@ async fn have_token(
     target: &Target,
     caller: &mut Caller,
     found: &mut Findings,
-    provider: Option<&Provider>,
-    resource: Option<&str>,
+    metadata: Option<(&ResourceMetadata, &Provider)>,
     scopes: &str,
-    now: i64,
+    expected: Expected<'_>,
 ) -> Option<Token> {
-    let expected = Expected { issuer: provider.map(|provider| provider.issuer.as_str()), now };
     if let Some(secret) = &target.token {
         let token = Token::new(secret.reveal());
         return found.take(token.judge(expected).map(|finding| (token, finding)));
     }
-    let credentials = target.client.as_ref().and_then(|client| Some((client, client.secret.as_ref()?)));
-    let Some((client, secret)) = credentials else {
+    let client = target.client.as_ref();
+    let Some((id, (secret, own))) = client.and_then(|client| Some((&client.id, client.secret.as_ref()?))) else {
         found.note(Finding::skipped(Step::Token, "neither --token-file nor --client-secret-file is given"));
         return None;
     };
-    let (Some(provider), Some(resource)) = (provider, resource) else { return None };
-    let endpoint = provider.token_endpoint.as_ref()?;
-    let call = ask_for_token(caller, endpoint, &provider.metadata, (&client.id, secret), resource, scopes).await;
+    let (resource, provider) = metadata?;
+    // A server that names another's resource would get a token for it, and metadata of another issuer would lead the secret
+    // elsewhere.
+    if found.has_failed([Step::Resource, Step::Issuer]) {
+        return None;
+    }
+    if *own != provider.issuer {
+        found.note(token::secret_is_of_other(own, &provider.issuer));
+        return None;
+    }
+    let (endpoint, resource) = (provider.token_endpoint.as_ref()?, &resource.resource);
+    let call = ask_for_token(caller, endpoint, &provider.metadata, (id, secret), resource, scopes).await;
     let issued = token::issued(&call, scopes);
     found.issued = issued.as_ref().ok().map(|(token, _)| token.secret.clone());
     found.take(issued.and_then(|issued| token::judge_issued(issued, expected)))

@@ -3,7 +3,7 @@
 use http::Uri;
 use mcp_authn::{ProviderMetadata, provider_metadata_url};
 
-use crate::check_login::answer::{Call, Causes, absolute, document, is_safe, origin};
+use crate::check_login::answer::{Call, Causes, absolute, document, may_lead, origin};
 use crate::check_login::resource::ResourceMetadata;
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
@@ -19,22 +19,20 @@ const CAUSES: Causes = Causes {
     no_json: Cause::ProviderMetadataNoJson,
 };
 
-/// The issuer that a client takes: the first that the resource names.
-pub(crate) fn issuer(metadata: &ResourceMetadata) -> Judged<(String, Uri)> {
-    let Some(issuer) = metadata.authorization_servers.first() else {
+/// The issuer that a client takes: among those that the server at `server` names, its own, else the first.
+pub(crate) fn issuer(metadata: &ResourceMetadata, server: &Uri, own: Option<&str>) -> Judged<(String, Uri)> {
+    let named = &metadata.authorization_servers;
+    let Some(issuer) = named.iter().find(|named| own == Some(named)).or(named.first()) else {
         return Err(Finding::failed(Cause::NoAuthorizationServer, "`authorization_servers` names none"));
     };
     let url = absolute(issuer).filter(|url| url.query().is_none() && !issuer.contains('#'));
     let url = url.ok_or_else(|| {
         Finding::failed(Cause::IssuerInvalid, format!("`authorization_servers` names {}", quoted(issuer)))
     })?;
-    if !is_safe(&url) {
+    if !may_lead(server, &url) {
         return Err(Finding::failed(Cause::IssuerPlain, format!("the issuer is {}", quoted(issuer))));
     }
-    let others = match metadata.authorization_servers.len() {
-        1 => String::new(),
-        all => format!(", the first of {all}"),
-    };
+    let others = if named.len() > 1 { format!(", one of {}", named.len()) } else { String::new() };
     let finding = Finding::ok(Step::AuthorizationServer, format!("the issuer is {}{others}", quoted(issuer)));
     Ok(((issuer.clone(), url), finding))
 }
@@ -123,7 +121,18 @@ mod tests {
         ] {
             let authorization_servers = servers.iter().map(ToString::to_string).collect();
             let metadata = ResourceMetadata { resource: String::new(), authorization_servers, scopes: None };
-            assert_eq!(issuer(&metadata).err().and_then(|finding| finding.cause), cause, "{servers:?}");
+            let found = issuer(&metadata, &Uri::from_static("https://127.0.0.1/mcp"), None);
+            assert_eq!(found.err().and_then(|finding| finding.cause), cause, "{servers:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_takes_its_own_issuer_among_several() {
+        let authorization_servers = vec!["https://a".to_owned(), "https://b".to_owned()];
+        let metadata = ResourceMetadata { resource: String::new(), authorization_servers, scopes: None };
+        for (own, taken) in [(None, "https://a"), (Some("https://b"), "https://b"), (Some("https://c"), "https://a")] {
+            let ((found, _), _) = issuer(&metadata, &Uri::from_static("https://h/mcp"), own).unwrap();
+            assert_eq!(found, taken);
         }
     }
 }

@@ -5,7 +5,7 @@ use http::uri::PathAndQuery;
 use mcp_authn::resource_metadata_url;
 use serde_json::Value;
 
-use crate::check_login::answer::{Call, Causes, absolute, document, is_safe, origin, shown};
+use crate::check_login::answer::{Call, Causes, absolute, document, is_loopback, is_safe, may_lead, origin, shown};
 use crate::check_login::challenge::Challenge;
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
@@ -40,19 +40,14 @@ pub(crate) fn places(url: &Uri, challenge: &Challenge) -> Result<Vec<Uri>, Findi
     let place = absolute(named).ok_or_else(|| {
         Finding::failed(
             Cause::PointerRelative,
-            format!("resource_metadata is {}, which is no absolute URL", quoted(named)),
+            format!("resource_metadata is {}, which is no absolute URL", quoted(&shown(named))),
         )
     })?;
     // A server that is itself called by plain http has been noted already.
-    if !is_safe(&place) && is_safe(url) {
-        return Err(Finding::failed(Cause::PointerPlain, format!("resource_metadata is {}", quoted(named))));
+    if !may_lead(url, &place) && (is_safe(url) || is_loopback(&place)) {
+        return Err(Finding::failed(Cause::PointerPlain, format!("resource_metadata is {}", quoted(&shown(named)))));
     }
     Ok(vec![place])
-}
-
-/// Whether the client goes on to the next place: the answer says that nothing is here.
-pub(crate) fn is_elsewhere(call: &Call) -> bool {
-    call.answer.as_ref().is_ok_and(|answer| answer.status.is_client_error())
 }
 
 /// Reads the metadata that the last of `calls` brought.
@@ -80,7 +75,8 @@ pub(crate) fn read(calls: &[Call]) -> Judged<ResourceMetadata> {
 /// called. `at_root`: they were found below the host alone, without a word of the server's, and are of the host. A parent is none of this, and some
 /// clients take it, such as those of MCP's SDK for TypeScript; others, such as VS Code, do not.
 pub(crate) fn judge(url: &Uri, resource: &str, at_root: bool) -> Finding {
-    let seen = format!("`resource` is {}, and the client called {}", quoted(resource), quoted(&shown(url)));
+    let is = format!("`resource` is {}", quoted(&shown(resource)));
+    let seen = format!("{is}, and the client called {}", quoted(&shown(&url.to_string())));
     let named = absolute(resource).filter(|_| !resource.contains('#'));
     let Some(named) = named.filter(|named| same_origin(named, url)) else {
         return Finding::failed(Cause::ResourceDiffers, seen);
@@ -89,7 +85,7 @@ pub(crate) fn judge(url: &Uri, resource: &str, at_root: bool) -> Finding {
     let (named, called) = (path(&named), path(url));
     let (named_stem, called_stem) = (named.trim_end_matches('/'), called.trim_end_matches('/'));
     if named == called || at_root && named_stem.is_empty() {
-        return Finding::ok(Step::Resource, format!("`resource` is {}", quoted(resource)));
+        return Finding::ok(Step::Resource, is);
     }
     if named_stem == called_stem {
         return Finding::failed(Cause::ResourceSlash, seen);
@@ -126,6 +122,8 @@ mod tests {
             ("https://h/mcp", "HTTPS://H:443/mcp", false, ok, None),
             ("https://h", "https://h/", false, ok, None),
             ("https://h/mcp", "https://h/MCP", false, failed, Some(Cause::ResourceDiffers)),
+            ("https://[::1]:1/mcp?a=b", "https://[::1]:1/mcp?a=b", false, ok, None),
+            ("https://h/mcp?a=b", "https://h/mcp", false, failed, Some(Cause::ResourceDiffers)),
             ("https://h/mcp", "https://h/mcp/", false, failed, Some(Cause::ResourceSlash)),
             ("https://h/mcp/", "https://h/mcp", false, failed, Some(Cause::ResourceSlash)),
             ("https://h/a/mcp", "https://h/a", false, note, Some(Cause::ResourceParent)),
@@ -176,6 +174,7 @@ mod tests {
         for (named, cause) in [
             ("/.well-known/oauth-protected-resource", Some(Cause::PointerRelative)),
             ("http://h/.well-known/oauth-protected-resource", Some(Cause::PointerPlain)),
+            ("http://127.0.0.1/.well-known/oauth-protected-resource", Some(Cause::PointerPlain)),
             ("https://other/x", None),
         ] {
             let challenge = Challenge { resource_metadata: Some(named.to_owned()), ..Challenge::default() };

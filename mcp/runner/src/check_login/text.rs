@@ -25,7 +25,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// Control characters, and those by which a text runs in the other direction or hides parts of itself.
 fn is_invisible(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_servers_text_stays_on_its_line_and_is_cut() {
-        assert_eq!(clean("a\x1b[31m\r\nb\u{202e}c", &[]), "a [31m  b c");
+        assert_eq!(clean("a\x1b[31m\r\nb\u{202e}c\u{61c}d", &[]), "a [31m  b c d");
         assert_eq!(clean(&"é".repeat(LONGEST + 5), &[]).chars().count(), LONGEST + 1);
     }
 

@@ -6,7 +6,7 @@ use mcp_authn::{LEEWAY, unverified_claims};
 use mcp_middleware::Secret;
 use serde_json::{Map, Value};
 
-use crate::check_login::answer::{Call, Causes};
+use crate::check_login::answer::Call;
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
 
@@ -21,22 +21,11 @@ pub(crate) struct Token {
 /// The facts that a token is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
-    /// The issuer that the server names.
-    pub(crate) issuer: Option<&'a str>,
+    /// The issuers that the server names, if any.
+    pub(crate) issuers: &'a [String],
     /// The time of the server that checks it, in Unix seconds.
     pub(crate) now: i64,
 }
-
-const CAUSES: Causes = Causes {
-    unreachable: Cause::TokenEndpointFails,
-    certificate: Cause::TokenEndpointFails,
-    slow: Cause::TokenEndpointFails,
-    too_long: Cause::TokenEndpointFails,
-    redirects: Cause::TokenEndpointFails,
-    fails: Cause::TokenEndpointFails,
-    missing: Cause::TokenEndpointFails,
-    no_json: Cause::TokenEndpointFails,
-};
 
 impl Token {
     pub(crate) fn new(token: &str) -> Self {
@@ -89,10 +78,10 @@ impl Token {
     pub(crate) fn judge(&self, expected: Expected<'_>) -> Result<Finding, Finding> {
         let seen = self.described(expected.now);
         let fail = |cause, seen: String| Err(Finding::failed(cause, seen));
-        if let (Some(issuer), Some(own)) = (expected.issuer, self.text("iss"))
-            && issuer != own
-        {
-            return fail(Cause::TokenOfOtherIssuer, format!("{seen}; the server names the issuer {}", quoted(issuer)));
+        let issuers = expected.issuers;
+        if self.text("iss").is_some_and(|own| !issuers.is_empty() && issuers.iter().all(|issuer| issuer != own)) {
+            let named = quoted(&issuers.join(" "));
+            return fail(Cause::TokenOfOtherIssuer, format!("{seen}; the server names the issuer {named}"));
         }
         if self.seconds("exp").is_some_and(|exp| exp.saturating_add(LEEWAY) <= expected.now) {
             return fail(Cause::TokenExpired, seen);
@@ -105,14 +94,21 @@ impl Token {
     }
 }
 
+/// The finding where the server names another issuer than the one that the client's secret is for.
+pub(crate) fn secret_is_of_other(own: &str, named: &str) -> Finding {
+    let seen = format!("the server names the issuer {}, and --issuer is {}", quoted(named), quoted(own));
+    Finding::failed(Cause::SecretOfOtherIssuer, seen)
+}
+
 /// Whether a header can show it as a bearer token (RFC 6750 §2.1).
-fn is_word(token: &str) -> bool {
+pub(crate) fn is_word(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Reads the token in the answer of the token endpoint. `scopes`: those that were asked for.
 pub(crate) fn issued(call: &Call, scopes: &str) -> Result<(Token, Option<Finding>), Finding> {
-    let answer = call.answered(&CAUSES).map_err(|(cause, seen)| Finding::failed(cause, seen))?;
+    let failed = |_: &_| Finding::failed(Cause::TokenEndpointFails, call.to_string());
+    let answer = call.answer.as_ref().map_err(failed)?;
     let object = answer.object().unwrap_or_default();
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     if answer.status == StatusCode::OK
@@ -139,7 +135,8 @@ pub(crate) fn issued(call: &Call, scopes: &str) -> Result<(Token, Option<Finding
     let told = [("error", error), ("error_description", text("error_description"))];
     let told: String =
         told.iter().filter_map(|(name, value)| Some(format!(", {name}={}", quoted((*value)?)))).collect();
-    Err(Finding::failed(cause, format!("{call}{told}")))
+    let without = if answer.status == StatusCode::OK { ", without an `access_token` that can be sent" } else { "" };
+    Err(Finding::failed(cause, format!("{call}{without}{told}")))
 }
 
 /// As [`Token::judge`], for a token that was just issued.
@@ -165,6 +162,8 @@ mod tests {
     #[test]
     fn a_token_is_judged_by_issuer_and_the_servers_time() {
         let now = 1_000_000;
+        let issuers = ["https://other".to_owned(), "https://i".to_owned()];
+        let expected = Expected { issuers: &issuers, now };
         for (claims, cause) in [
             (json!({"iss": "https://i", "exp": now + 60, "nbf": now}), None),
             (json!({"iss": "https://i", "exp": now - LEEWAY + 1, "nbf": now + LEEWAY}), None),
@@ -176,10 +175,12 @@ mod tests {
             (json!({"iss": "https://i", "exp": 1e300, "nbf": -1e300}), None),
             (json!({"iss": "https://i", "exp": now + 9999, "nbf": now + LEEWAY + 1}), Some(Cause::TokenNotYetValid)),
         ] {
-            let judged = token(&claims).judge(Expected { issuer: Some("https://i"), now });
+            let judged = token(&claims).judge(expected);
             assert_eq!(judged.err().and_then(|finding| finding.cause), cause, "{claims}");
         }
-        assert!(Token::new("opaque").judge(Expected { issuer: Some("https://i"), now }).is_ok());
+        assert!(Token::new("opaque").judge(expected).is_ok());
+        // A server that names no issuer.
+        assert!(token(&json!({"iss": "https://i/"})).judge(Expected { issuers: &[], now }).is_ok());
     }
 
     #[test]

@@ -94,8 +94,8 @@ macro_rules! verdicts {
 
 verdicts! {
     Reach {
-        ServerUnreachable "server-unreachable" Client "Check the URL, its name in DNS and its port; in Kubernetes, the proxy's Service, its Ingress and the NetworkPolicies between."
-        ServerCertificate "server-certificate" Proxy "Serve a certificate of an authority that clients trust, for the name in the URL, with its intermediates. Where clients trust an authority of your own, give it to this check by --ca-bundle."
+        ServerUnreachable "server-unreachable" Client "Check the URL: http or https, its name in DNS and its port; in Kubernetes, the proxy's Service, its Ingress and the NetworkPolicies between. This check calls it directly, whatever HTTPS_PROXY says."
+        ServerCertificate "server-certificate" Proxy "Serve a certificate that is in date, for the name in the URL, of an authority that clients trust, with its intermediates. Where clients trust an authority of your own, give it to this check by --ca-bundle."
         ServerSlow "server-slow" Proxy "Look for what holds the answer back: an Ingress that waits for a pod, a proxy without CPU. --timeout gives it longer."
         ServerTooLong "server-too-long" Proxy "Check that the URL leads to an MCP server: an answer to a caller without a token is short."
         PlainHttp "plain-http" Proxy "Serve the URL by https (TLS at the Ingress or Gateway): tokens travel in the clear otherwise, and most clients refuse such a URL outside of their machine."
@@ -133,7 +133,7 @@ verdicts! {
     }
     ProviderMetadata {
         ProviderUnreachable "provider-unreachable" Provider "Make the issuer's address one that clients reach, not only the proxy: a name of the cluster is none. Then write it into spec.inline.issuer of the MCPOIDCConfig."
-        ProviderCertificate "provider-certificate" Provider "Serve the provider's certificate of an authority that clients trust, with its intermediates. For an authority of your own: --ca-bundle of this check, caBundleRef of the MCPOIDCConfig, and each client's own setting."
+        ProviderCertificate "provider-certificate" Provider "Serve a certificate that is in date, for the issuer's name, of an authority that clients trust, with its intermediates. For an authority of your own: --ca-bundle of this check, caBundleRef of the MCPOIDCConfig, and each client's own setting."
         ProviderSlow "provider-slow" Provider "Look for what holds the provider's metadata back; clients give up after some seconds."
         ProviderTooLong "provider-too-long" Provider "Check that the issuer is the provider's: its metadata are a few kilobytes."
         ProviderRedirects "provider-redirects" Proxy "Write the issuer into spec.inline.issuer of the MCPOIDCConfig to which the redirect leads, if its metadata name it; many clients follow no redirect there."
@@ -172,6 +172,7 @@ verdicts! {
         ScopeRefused "scope-refused" Provider "Allow the client these scopes at the provider, or ask for others by spec.oidcConfigRef.scopes."
         ResourceRefused "resource-refused" Provider "Register the resource at the provider as an API, resource server or audience, to the letter, and allow it to the client."
         ScopeNotGranted "scope-not-granted" Provider "Allow the client these scopes at the provider; it left them out of the token."
+        SecretOfOtherIssuer "secret-of-other-issuer" Client "The secret was not sent. If you know that the issuer that the server names is the provider of this client, give it to --issuer, to the letter. If it is not, set spec.inline.issuer of the MCPOIDCConfig to the client's provider, or use a client of the one that is named."
         TokenOfOtherIssuer "token-of-other-issuer" Client "Get the token of the provider that the server names; or, if this provider is the right one, write its issuer into spec.inline.issuer of the MCPOIDCConfig, exactly as the token's `iss` has it. The token was not sent."
         TokenExpired "token-expired" Client "Get a new token. If it is new, a clock is wrong: see the step clock."
         TokenNotYetValid "token-not-yet-valid" Provider "Set the clock of the provider, or that of the proxy's node: see the step clock."
@@ -184,15 +185,15 @@ verdicts! {
         ScopeInsufficient "scope-insufficient" Client "Log in again with the scopes that are asked for; the provider must allow them to the client and the user."
         CallerForbidden "caller-forbidden" Proxy "The token is valid, and its bearer may not do this: see the policies of spec.authzConfig, the webhooks, and what the server itself allows."
         ProxyCannotCheck "proxy-cannot-check" Proxy "Let the proxy reach the provider: its log says why it does not. See caBundleRef and jwksAllowPrivateIP of the MCPOIDCConfig, egress rules, and whether the server behind is up."
-        ServerFailsBehindLogin "server-fails-behind-login" Proxy "The login passed; look into the log of the MCP server behind the proxy."
-        NoMcpAnswer "no-mcp-answer" Proxy "The login passed; check that the URL leads to an MCP server and nothing between changes its answers."
+        ServerFailsBehindLogin "server-fails-behind-login" Proxy "The token was not refused; look into the log of the proxy, and into that of the MCP server behind it."
+        NoMcpAnswer "no-mcp-answer" Proxy "The token was not refused; check that the URL leads to an MCP server and nothing between changes its answers."
     }
     Browser {
         PreflightRefused "preflight-refused" Proxy "Answer OPTIONS without a token, and allow the page's origin: for proxies of Portcullis in the annotation portcullis.dev/allowed-origins, or by --allowed-origins of the operator."
         PreflightHeaders "preflight-headers" Proxy "Allow the headers in Access-Control-Allow-Headers by their names: `*` does not cover Authorization."
-        AnswerUnreadable "answer-unreadable" Proxy "Send Access-Control-Allow-Origin with the 401 as well, not only with the preflight."
+        AnswerUnreadable "answer-unreadable" Proxy "Send Access-Control-Allow-Origin with the 401 as well, not only with the preflight, and once: an Ingress may add a second."
         HeadersHidden "headers-hidden" Proxy "Send Access-Control-Expose-Headers: WWW-Authenticate, Mcp-Session-Id, or a page cannot read them."
-        ResourceMetadataUnreadable "resource-metadata-unreadable" Proxy "Send Access-Control-Allow-Origin: * with the protected-resource metadata."
+        ResourceMetadataUnreadable "resource-metadata-unreadable" Proxy "Send Access-Control-Allow-Origin: * with the protected-resource metadata, and once: an Ingress may add a second."
         ProviderMetadataUnreadable "provider-metadata-unreadable" Provider "Allow the page's origin at the provider (its web origins, or CORS setting): the page reads the metadata and fetches tokens itself."
     }
 }

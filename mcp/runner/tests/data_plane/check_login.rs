@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::lab::{
-    ANSWER, APPENDED, INSERTED, Lab, PREFLIGHT, PROVIDER, REFUSAL, RESOURCE, ROOT, Replies, Reply, TOKEN,
+    ANSWER, APPENDED, INSERTED, Lab, PREFLIGHT, PROVIDER, REFUSAL, RESOURCE, ROOT, Replies, Reply, STREAM, TOKEN,
 };
 use crate::support::{server_tls, within};
 
-use As::{Client, Expired, ForOtherServer, IdToken, Nobody, OfOtherIssuer, Opaque, Token, Tomorrow};
-use Break::{Error, Gone, Header, Html, Long, Member, Nothing, Pointer, Redirect, Silent, Status};
+use As::{Client, ClientOfOther, Expired, ForOtherServer, IdToken, Nobody, OfOtherIssuer, Opaque, Token, Tomorrow};
+use Break::{Error, Gone, Header, Html, Long, Member, Nothing, Page, Pointer, Redirect, Silent, Status};
 
 const SECRET: &str = "the client's secret/+%";
 
@@ -53,6 +53,8 @@ impl Checked {
 enum As {
     Nobody,
     Client,
+    /// A client of another provider than the server's.
+    ClientOfOther,
     Opaque,
     Token,
     Expired,
@@ -68,8 +70,9 @@ fn flags(lab: &Lab, who: As, others: &[&str]) -> Vec<OsString> {
     let mut flags = vec!["--ca-bundle".into(), lab.ca().into_os_string(), "--output".into(), "json".into()];
     let token = match who {
         Nobody => None,
-        Client => {
-            flags.extend(["--client-id".into(), "machine".into()]);
+        Client | ClientOfOther => {
+            let issuer = if who == Client { lab.issuer() } else { "https://idp.example".to_owned() };
+            flags.extend(["--client-id".into(), "machine".into(), "--issuer".into(), issuer.into()]);
             flags.extend(["--client-secret-file".into(), file("secret", &format!("{SECRET}\n"))]);
             None
         }
@@ -118,6 +121,8 @@ enum Break {
     /// A member of the whole document, which is an error of this status.
     Error(&'static str, u16, &'static str),
     Html(&'static str),
+    /// The server takes no POST of a caller with a token, and shows a web page.
+    Page,
     Redirect(&'static str),
     Silent(&'static str),
     Long(&'static str),
@@ -147,6 +152,10 @@ impl Break {
                 let page = Reply { body: "<html>Sign in</html>".to_owned(), ..plain(200) };
                 set(all, place, |_| page.with("content-type", "text/html"));
             }
+            Self::Page => {
+                Self::Status(ANSWER, 405).apply(all);
+                all.insert(STREAM, plain(200).with("content-type", "text/html"));
+            }
             Self::Redirect(place) => {
                 set(all, place, |_| plain(302).with("location", "https://elsewhere.example/login?state=s3cret"));
             }
@@ -166,10 +175,11 @@ const WITHOUT_PROVIDER: &[Row] = &[
     (Silent(REFUSAL), Nobody, "reach", "server-slow", "no answer within"),
     (Long(REFUSAL), Nobody, "reach", "server-too-long", "longer than"),
     (Status(REFUSAL, 200), Nobody, "challenge", "no-login", "200 OK"),
-    (Redirect(REFUSAL), Nobody, "challenge", "server-redirects", "elsewhere.example/login\""),
+    (Redirect(REFUSAL), Nobody, "challenge", "server-redirects", "elsewhere.example/login?…\""),
     (Status(REFUSAL, 403), Nobody, "challenge", "server-forbids", "403"),
     (Gone(REFUSAL), Nobody, "challenge", "wrong-path", "404"),
     (Status(REFUSAL, 502), Nobody, "challenge", "server-fails", "502"),
+    (Status(REFUSAL, 429), Nobody, "challenge", "server-fails", "429"),
     (Status(REFUSAL, 400), Nobody, "challenge", "no-challenge", "400"),
     (Pointer("/meta"), Nobody, "resource-metadata", "pointer-relative", "/meta"),
     (Pointer("http://mcp.ns.svc/m"), Nobody, "resource-metadata", "pointer-plain", "mcp.ns.svc"),
@@ -199,6 +209,7 @@ const WITH_PROVIDER: &[Row] = &[
     ),
     (Redirect(PROVIDER), Nobody, "provider-metadata", "provider-redirects", "302"),
     (Status(PROVIDER, 503), Nobody, "provider-metadata", "provider-fails", "503"),
+    (Status(PROVIDER, 429), Nobody, "provider-metadata", "provider-fails", "429"),
     (Html(PROVIDER), Nobody, "provider-metadata", "provider-metadata-no-json", "text/html"),
     (Silent(PROVIDER), Nobody, "provider-metadata", "provider-slow", "no answer within"),
     (Long(PROVIDER), Nobody, "provider-metadata", "provider-too-long", "longer than"),
@@ -221,12 +232,13 @@ const WITH_PROVIDER: &[Row] = &[
 ];
 
 const WITH_CREDENTIALS: &[Row] = &[
+    (Nothing, ClientOfOther, "token", "secret-of-other-issuer", "/realm\", and --issuer is \"https://idp.example\""),
     (Error(TOKEN, 401, "invalid_client"), Client, "token", "client-refused", "invalid_client"),
     (Error(TOKEN, 400, "unauthorized_client"), Client, "token", "grant-refused", "unauthorized_client"),
     (Error(TOKEN, 400, "invalid_scope"), Client, "token", "scope-refused", "told by the provider"),
     (Error(TOKEN, 400, "invalid_target"), Client, "token", "resource-refused", "invalid_target"),
     (Html(TOKEN), Client, "token", "token-endpoint-fails", "/token"),
-    (Member(TOKEN, "access_token", r#""a\r\nb: c""#), Client, "token", "token-endpoint-fails", "200"),
+    (Member(TOKEN, "access_token", r#""a\r\nb: c""#), Client, "token", "token-endpoint-fails", "without an `access"),
     (Nothing, Expired, "token", "token-expired", "expired 6"),
     (Nothing, Tomorrow, "token", "token-not-yet-valid", "not valid before"),
     (Nothing, OfOtherIssuer, "token", "token-of-other-issuer", "https://idp.example"),
@@ -237,7 +249,8 @@ const WITH_CREDENTIALS: &[Row] = &[
     (Status(ANSWER, 403), Token, "initialize", "caller-forbidden", "403"),
     (Status(ANSWER, 503), Token, "initialize", "proxy-cannot-check", "unavailable"),
     (Status(ANSWER, 502), Token, "initialize", "server-fails-behind-login", "502"),
-    (Html(ANSWER), Token, "initialize", "no-mcp-answer", "text/html"),
+    (Html(ANSWER), Token, "initialize", "no-mcp-answer", "text/html), which"),
+    (Page, Token, "initialize", "server-fails-behind-login", "405"),
 ];
 
 const METHODS: &str = "code_challenge_methods_supported";
@@ -408,16 +421,31 @@ async fn secrets_are_shown_to_nobody_else_and_never_printed() {
     lab.answers(replies);
     let checked = check(&lab.url(), &flags(&lab, Client, &[])).await;
     assert!(checked.output.contains("[redacted]") && !checked.output.contains(SECRET), "{checked:?}");
-    // Metadata of another issuer: it gets no secret, and the server no token of another issuer.
-    let mut replies = lab.good();
-    edit(&mut replies, PROVIDER, "issuer", Some(json!("https://idp.example")));
-    lab.answers(replies);
-    for who in [Client, OfOtherIssuer] {
+}
+
+#[tokio::test]
+async fn secrets_and_tokens_stay_with_their_own_issuer() {
+    let lab = Lab::start().await;
+    let of_another = Member(PROVIDER, "issuer", r#""https://idp.example""#);
+    for (breaks, who) in [
+        (Nothing, ClientOfOther),
+        (of_another, Client),
+        (of_another, ClientOfOther),
+        // The provider would give a token for a server that this one names.
+        (Member(RESOURCE, "resource", r#""https://h/mcp""#), Client),
+        (Nothing, OfOtherIssuer),
+        (of_another, OfOtherIssuer),
+        (Gone(PROVIDER), OfOtherIssuer),
+    ] {
+        let mut replies = lab.good();
+        breaks.apply(&mut replies);
+        lab.answers(replies);
         let checked = check(&lab.url(), &flags(&lab, who, &[])).await;
-        assert_eq!(checked.status, Some(1), "{checked:?}");
+        assert_eq!(checked.status, Some(1), "{breaks:?}: {checked:?}");
+        let asked = lab.asked();
+        let is_told = |request: &String| request.contains("/token") || request.contains("with a token");
+        assert!(!asked.iter().any(is_told), "{breaks:?} {who:?}: {asked:?}");
     }
-    let asked = lab.asked();
-    assert!(!asked.iter().any(|request| request.contains("/token") || request.contains("with a token")), "{asked:?}");
 }
 
 #[tokio::test]
@@ -440,13 +468,20 @@ async fn bad_input_ends_with_2_and_names_the_flag() {
     let empty = directory.path().join("empty");
     std::fs::write(&empty, "\n").unwrap();
     let empty = empty.to_str().unwrap();
+    let header = directory.path().join("header");
+    std::fs::write(&header, "Bearer s3cret\n").unwrap();
     for (arguments, named) in [
         (&["mcp.example.com"][..], "https://mcp.example.com/mcp"),
         (&["https://user:s3cret@mcp.example.com"], "without a user name"),
         (&["https://h", "--token-file", "/nowhere/token"], "--token-file: /nowhere/token"),
         (&["https://h", "--token-file", empty], "one line"),
+        (&["https://h:99999"], "valid port"),
         (&["https://h", "--token-file", "/dev/zero"], "regular file"),
+        (&["https://h", "--token-file", header.to_str().unwrap()], "the token alone"),
+        (&["https://h", "--client-id", ""], "--client-id"),
         (&["https://h", "--client-secret-file", empty], "--client-id"),
+        (&["https://h", "--client-secret-file", empty, "--client-id", "c"], "--issuer"),
+        (&["https://h", "--issuer", "https://i"], "--client-secret-file"),
         (&["https://h", "--ca-bundle", "/nowhere/ca"], "--ca-bundle"),
         (&["https://h", "--origin", "https://h/page"], "--origin"),
         (&["https://h", "--timeout", "1h"], "--timeout"),

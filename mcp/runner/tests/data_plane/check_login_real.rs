@@ -83,8 +83,11 @@ async fn a_real_login_passes_from_the_challenge_to_initialize() {
     };
 
     let [id, secret] = CLIENT;
-    let client =
-        [vec!["--client-id".into(), id.into()], given(directory.path(), "client-secret-file", secret)].concat();
+    let client = [
+        vec!["--client-id".into(), id.into(), "--issuer".into(), provider.issuer().into()],
+        given(directory.path(), "client-secret-file", secret),
+    ]
+    .concat();
     let checked = check(&url, &[common(), client].concat()).await;
     assert_eq!(checked.status, Some(0), "{checked:?}");
     assert_eq!(checked.steps("ok").len(), 15, "{checked:?}");

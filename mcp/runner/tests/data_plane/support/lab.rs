@@ -53,6 +53,7 @@ impl Reply {
 /// The places of a login. Requests with a token have a place of their own.
 pub(crate) const REFUSAL: &str = "proxy POST /mcp";
 pub(crate) const ANSWER: &str = "proxy POST /mcp with a token";
+pub(crate) const STREAM: &str = "proxy GET /mcp with a token";
 pub(crate) const PREFLIGHT: &str = "proxy OPTIONS /mcp";
 pub(crate) const RESOURCE: &str = "proxy GET /.well-known/oauth-protected-resource/mcp";
 pub(crate) const ROOT: &str = "proxy GET /.well-known/oauth-protected-resource";
