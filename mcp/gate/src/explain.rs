@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::authorization::View;
 use crate::tools::Call;
+use crate::webhook::principal;
 use chain::Step;
 
 pub use chain::Gate;
@@ -138,6 +139,8 @@ impl Verdict {
 }
 
 const WITHHELD: &str = "the proxy withholds this list from everybody";
+const AMBIGUOUS: &str = "clients may read it in another way";
+const LIST_TOOLS: &str = "tools/list";
 
 impl Gate {
     /// The answers about each tool of `list`, an answer of the MCP server, for this caller; `None` is one who has not logged in where that is needed.
@@ -152,7 +155,8 @@ impl Gate {
         caller: Option<&Arc<Identity>>,
         arguments: Option<(&str, &RawValue)>,
     ) -> Result<(Vec<ToolAnswer>, bool), String> {
-        let withheld = |reason| format!("{WITHHELD}: {reason}");
+        let begin = if self.reads_lists() { WITHHELD } else { AMBIGUOUS };
+        let withheld = |reason| format!("{begin}: {reason}");
         let read = || {
             List::read(list.clone(), &[ListKind::Tools])
                 .map_err(withheld)?
@@ -226,7 +230,38 @@ fn shown(steps: &Steps<'_>, tool: &Entry<'_>, caller: &Arc<Identity>) -> Verdict
     if presented(steps, tool.name()).is_none() {
         return Verdict::no(Reason::new(TOOL_FILTER, None, "hides it"));
     }
+    // The request for the list is a message that webhooks may be asked about.
+    let mut asked = Asked::default();
+    because.extend(steps.iter().filter_map(|(step, _)| asked.by(step, LIST_TOOLS, None, caller)));
     Verdict::of(because)
+}
+
+/// The webhooks that are asked about a message of a caller, from the outermost to the innermost.
+#[derive(Default)]
+struct Asked<'a> {
+    /// The caller, as far as it is known by then.
+    principal: Option<&'a str>,
+    /// Whether one of them may have made another message of it.
+    changed: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// The reason that a step is, where it is a webhook that is asked about a message with this method, which calls this tool.
+    fn by(&mut self, step: &Step, method: &str, tool: Option<&str>, caller: &'a Identity) -> Option<Reason> {
+        match step {
+            Step::Login => self.principal = principal(caller),
+            Step::Webhook { kind, name, selector } => {
+                let is_known = !self.changed;
+                let (method, tool) = (Some(method).filter(|_| is_known), tool.filter(|_| is_known));
+                if selector.matches(method, tool, self.principal) {
+                    self.changed |= *kind == webhook::MUTATING;
+                    return Some(Reason::on(Unknown::Webhook, kind, Some(name.clone()), "is asked, and may refuse it"));
+                }
+            }
+            _ => {}
+        }
+        None
+    }
 }
 
 /// The answer about a call by this name, from the outermost middleware to the innermost. It has to reach this tool of the server.
@@ -240,11 +275,10 @@ fn called(
         Ok(message) => message,
         Err(refusal) => return Verdict::no(refusal),
     };
-    let principal = caller.logged_in.then_some(&*caller.subject).filter(|subject| !subject.is_empty());
-    let (mut because, mut changed) = (Vec::new(), false);
+    let (mut because, mut asked) = (Vec::new(), Asked::default());
     for (step, view) in steps {
         match (step, view) {
-            (Step::Call(names), _) if !changed => match names.call(&message) {
+            (Step::Call(names), _) if !asked.changed => match names.call(&message) {
                 Call::Pass => {}
                 Call::Replace(body) => match OwnedMessage::read(body.into()) {
                     Ok(renamed) if called_tool(&renamed).as_deref() == Some(server_name) => message = renamed,
@@ -255,13 +289,8 @@ fn called(
                     return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, "clients cannot call it"));
                 }
             },
-            (Step::Webhook { kind, name, selector }, _) => {
-                // A webhook before this one may have made another call of it.
-                let target = called_tool(&message).filter(|_| !changed);
-                if selector.matches(Some(TOOL_CALL).filter(|_| !changed), target.as_deref(), principal) {
-                    because.push(Reason::on(Unknown::Webhook, kind, Some(name.clone()), "is asked, and may refuse it"));
-                    changed |= *kind == webhook::MUTATING;
-                }
+            (Step::Login | Step::Webhook { .. }, _) => {
+                because.extend(asked.by(step, TOOL_CALL, called_tool(&message).as_deref(), caller));
             }
             (_, Some(View::Pdp)) => because.push(Reason::pdp()),
             (_, Some(View::Cedar(cedar))) => {
@@ -273,7 +302,7 @@ fn called(
                     Outlook::Permitted(policies) => because.extend(Reason::permits(policies)),
                     Outlook::Denied(denial) => {
                         let reasons = Reason::denies(denial);
-                        if !changed {
+                        if !asked.changed {
                             return Verdict::refused(reasons);
                         }
                         because.extend(reasons);

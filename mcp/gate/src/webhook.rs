@@ -27,6 +27,7 @@ use mcp_wire::{ErrorBody, Kind, MessageError, code};
 
 pub(crate) use call::check;
 use call::{CallError, Webhook, preview};
+pub(crate) use review::principal;
 use review::{Refusal, Review, Sight, Verdict, is_idle};
 use trial::Trial;
 
@@ -62,14 +63,6 @@ impl Webhooks {
     }
 
     pub(crate) fn validating(parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
-        if context.is_outside_of(webhook::MUTATING) {
-            let fix = "put them behind the mutating webhooks";
-            return Err(context.error(
-                "type",
-                "validating webhooks would judge what mutating ones change afterwards",
-                fix,
-            ));
-        }
         Asking::new(webhook::VALIDATING, parameters, context).map(|asking| Self(Arc::new(asking)))
     }
 
@@ -149,10 +142,7 @@ impl Middleware for Webhooks {
 
 impl Asking {
     fn new(kind: &'static str, parameters: WebhookParameters, context: &BuildContext) -> Result<Self, BuildError> {
-        if !context.is_inside_of(chain::PARSER) {
-            let fix = "put {\"type\":\"mcp-parser\"} before it; without it the webhooks would be skipped";
-            return Err(context.error("type", "webhooks need the parser before them", fix));
-        }
+        check_place(kind, context)?;
         let WebhookParameters { webhooks, server_name, transport, .. } = parameters;
         let hooks = webhooks.into_iter().enumerate();
         let hooks = hooks.map(|(at, config)| Webhook::new(config, at, context).map(Arc::new));
@@ -264,6 +254,19 @@ impl Asking {
             }
         }
     }
+}
+
+/// Refuses a place in the chain in which webhooks would be passed by, or judge something else than what goes on.
+pub(crate) fn check_place(kind: &str, context: &BuildContext) -> Result<(), BuildError> {
+    if !context.is_inside_of(chain::PARSER) {
+        let fix = "put {\"type\":\"mcp-parser\"} before it; without it the webhooks would be skipped";
+        return Err(context.error("type", "webhooks need the parser before them", fix));
+    }
+    if kind == webhook::VALIDATING && context.is_outside_of(webhook::MUTATING) {
+        let problem = "validating webhooks would judge what mutating ones change afterwards";
+        return Err(context.error("type", problem, "put them behind the mutating webhooks"));
+    }
+    Ok(())
 }
 
 /// The answer of a webhook, of up to `longest` bytes.

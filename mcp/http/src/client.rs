@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -95,7 +95,8 @@ pub struct Client {
     tls: ClientTls,
     policy: Option<Arc<EndpointPolicy>>,
     provider: Arc<CryptoProvider>,
-    current: ArcSwap<Connections>,
+    /// None as long as the files cannot be used.
+    current: ArcSwapOption<Connections>,
     /// The state of the files when they were last read.
     stamps: Mutex<Vec<Option<Stamp>>>,
     started: Instant,
@@ -116,20 +117,51 @@ impl Client {
         policy: Option<EndpointPolicy>,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, ClientError> {
+        let (client, problem) = Self::with(name, server, tls, policy, provider);
+        problem.map_or(Ok(client), Err)
+    }
+
+    /// As [`new`](Self::new), for files that may come later: there is no connection before they can be used.
+    pub fn waiting(
+        name: &str,
+        server: &Uri,
+        tls: ClientTls,
+        policy: Option<EndpointPolicy>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Self {
+        let (client, problem) = Self::with(name, server, tls, policy, provider);
+        if let Some(ClientError { file, problem }) = problem {
+            let file = client.tls.path(file).display();
+            tracing::warn!(client = name, %file, problem, "certificates cannot be used yet");
+        }
+        client
+    }
+
+    fn with(
+        name: &str,
+        server: &Uri,
+        tls: ClientTls,
+        policy: Option<EndpointPolicy>,
+        provider: &Arc<CryptoProvider>,
+    ) -> (Self, Option<ClientError>) {
         let stamps = tls.stamps();
         let policy = policy.map(Arc::new);
-        let connections = connect(server, &tls, policy.as_ref(), provider)?;
-        Ok(Self {
+        let (connections, problem) = match connect(server, &tls, policy.as_ref(), provider) {
+            Ok(connections) => (Some(Arc::new(connections)), None),
+            Err(error) => (None, Some(error)),
+        };
+        let client = Self {
             name: name.to_owned(),
             server: server.clone(),
             tls,
             policy,
             provider: Arc::clone(provider),
-            current: ArcSwap::from_pointee(connections),
+            current: ArcSwapOption::new(connections),
             stamps: Mutex::new(stamps),
             started: Instant::now(),
             next_check: AtomicU64::new(millis(CHECK_EVERY)),
-        })
+        };
+        (client, problem)
     }
 
     /// The server that it calls.
@@ -245,7 +277,9 @@ impl Client {
         request: Request<Full<Bytes>>,
         limits: RequestLimits,
     ) -> Result<Response<Bytes>, RequestError> {
-        let connections = self.current.load_full();
+        let Some(connections) = self.current.load_full() else {
+            return Err(RequestError::Network("the files of its certificates cannot be used".to_owned()));
+        };
         let (head, body) = match connections.exchange(request, None).await {
             Ok((response, _)) => response.into_parts(),
             Err(error) => {
@@ -281,7 +315,7 @@ impl Client {
         match connect(&self.server, &self.tls, self.policy.as_ref(), &self.provider) {
             Ok(connections) => {
                 *stamps = found;
-                self.current.store(Arc::new(connections));
+                self.current.store(Some(Arc::new(connections)));
                 tracing::info!(client = self.name, "certificates changed and are used from now on");
             }
             // Tried again, for it may be this process that could not read them: it may be out of file descriptors.

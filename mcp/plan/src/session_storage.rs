@@ -197,6 +197,7 @@ fn file(SecretKeyRef { name, key }: &SecretKeyRef) -> MountedFile {
         volume: "session-redis-tls-ca".to_owned(),
         directory: "/etc/toolhive/session-redis-tls".to_owned(),
         file: "ca.crt".into(),
+        optional: false,
     }
 }
 

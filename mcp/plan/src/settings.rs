@@ -115,6 +115,7 @@ impl CaBundle {
             volume: "proxy-ca-bundle".to_owned(),
             directory: "/etc/toolhive/ca-bundle".to_owned(),
             file: self.key.clone().into(),
+            optional: false,
         }
     }
 }

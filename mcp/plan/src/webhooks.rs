@@ -5,7 +5,7 @@ use mcp_runconfig::{chain::WEBHOOK_MATCH, webhook::Match};
 
 use crate::{
     digest::short_hash,
-    reference::{Content, MountedFile, Source},
+    reference::{Content, MountedFile, Reference, Source},
     settings::Settings,
 };
 
@@ -33,10 +33,18 @@ pub fn selected(lists: Option<&WebhookMatch>) -> Match {
 }
 
 /// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The
-/// identifier names directory and volume.
-pub fn file_of(purpose: &str, file: &'static str, content: Content, reference: &SecretKeyRef) -> MountedFile {
+/// identifier names directory and volume. A trial takes no proxy down: a shadow's file may be missing, and is another one than that of
+/// the webhook of its name that decides.
+pub fn file_of(
+    (kind, webhook, purpose): (&str, &Webhook, &str),
+    file: &'static str,
+    content: Content,
+    reference: &SecretKeyRef,
+) -> MountedFile {
+    let optional = webhook.mode == WebhookMode::Shadow;
     let hash = short_hash(&format!("{}/{}", reference.name, reference.key));
-    let identifier: String = format!("WEBHOOK_{purpose}_{hash}")
+    let mode = if optional { "SHADOW_" } else { "" };
+    let identifier: String = format!("WEBHOOK_{mode}{kind}_{}_{purpose}_{hash}", webhook.name)
         .to_ascii_uppercase()
         .chars()
         .map(|c| if c.is_ascii_uppercase() || c.is_ascii_digit() { c } else { '_' })
@@ -48,6 +56,16 @@ pub fn file_of(purpose: &str, file: &'static str, content: Content, reference: &
         volume: format!("whsec-{}", short_hash(&identifier)),
         directory: format!("{ROOT}/{}", identifier.to_ascii_lowercase()),
         file: file.into(),
+        optional,
+    }
+}
+
+/// The reference of a webhook at `path` to a Secret.
+pub fn reference_of(webhook: &Webhook, path: &str, (field, secret): (&str, &SecretKeyRef)) -> Reference {
+    let field = format!("{path}.{field}");
+    match webhook.mode {
+        WebhookMode::Shadow => Reference::to_tried(field, &secret.name),
+        WebhookMode::Enforce => Reference::to_source(field, &Source::Secret(secret.name.clone())),
     }
 }
 

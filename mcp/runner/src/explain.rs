@@ -102,7 +102,8 @@ impl Source<'_> {
             Ok(length) if length as u64 > limit => {
                 Err(self.fail("file", format!("is longer than {limit} bytes"), "name the file that the flag asks for"))
             }
-            Ok(_) => Ok(text),
+            // Some editors write a mark before the text.
+            Ok(_) => Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)),
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 Err(self.fail("file", "is no text in UTF-8", "name the file that the flag asks for"))
             }

@@ -9,11 +9,13 @@ use http::{Request, Response};
 use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Entry, Middleware, Next, ProxySettings, Registry};
 use mcp_runconfig::webhook::{self, Mode, Selector, WebhookParameters};
-use mcp_runconfig::{AUTHORIZATION, AuthParameters, NoParameters, TOOL_CALL_FILTER, TOOL_FILTER, chain};
+use mcp_runconfig::{
+    AUTHORIZATION, AuthParameters, NoParameters, SHADOW_AUTHORIZATION, TOOL_CALL_FILTER, TOOL_FILTER, chain,
+};
 
-use crate::authorization::Authorization;
+use crate::authorization::{Authorization, Trial};
 use crate::tools::ToolNames;
-use crate::webhook::check;
+use crate::webhook::{check, check_place};
 
 /// The part of a chain that decides who may call what.
 pub struct Gate {
@@ -65,6 +67,11 @@ impl Gate {
     pub fn demands_login(&self) -> bool {
         self.login
     }
+
+    /// Whether a guard reads lists of tools in answers, and withholds those that it cannot read.
+    pub(super) fn reads_lists(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::List(_) | Step::Authorization(_)))
+    }
 }
 
 /// Builders that keep what they build in `steps`. None of them waits.
@@ -92,6 +99,10 @@ fn registry(steps: &Arc<Mutex<Vec<Step>>>) -> Registry {
             std::future::ready(webhooks(kind, parameters, &context).map(|hooks| push(&steps, hooks)))
         });
     }
+    // Policies that are tried decide nothing, but a proxy does not start with those that cannot be read.
+    registry.register(SHADOW_AUTHORIZATION, |parameters, context| {
+        std::future::ready(Trial::new(parameters, &context).map(|_| Stand))
+    });
     let steps = Arc::clone(steps);
     registry.register(AUTHORIZATION, move |parameters, context: BuildContext| {
         let step = Authorization::new(parameters, &context).map(|built| Step::Authorization(Box::new(built)));
@@ -110,6 +121,7 @@ fn webhooks(
     parameters: WebhookParameters,
     context: &BuildContext,
 ) -> Result<Vec<Step>, BuildError> {
+    check_place(kind, context)?;
     let hook = |(at, config): (usize, webhook::WebhookConfig)| {
         check(&config, at, context)?;
         let selector = Selector::new(&config.portcullis.r#match);

@@ -116,13 +116,14 @@ fn member(at: usize, field: &str) -> String {
 }
 
 impl Webhook {
-    /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names.
+    /// Checks `config`, the webhook at position `at` of its middleware, and reads every file it names. A shadow's may come later.
     pub(crate) fn new(config: WebhookConfig, at: usize, context: &BuildContext) -> Result<Self, BuildError> {
         check(&config, at, context)?;
         let member = |field: &str| member(at, field);
         let WebhookConfig { name, url, timeout, failure_policy: policy, tls_config, hmac_secret_ref, portcullis } =
             config;
         let selector = Selector::new(&portcullis.r#match);
+        let is_tried = portcullis.mode == Mode::Shadow;
         let uri: Uri =
             url.parse().map_err(|error| context.error(&member("url"), format!("{error}"), "write an absolute URL"))?;
         let secret = if hmac_secret_ref.is_empty() {
@@ -138,7 +139,10 @@ impl Webhook {
                 )
             })?;
             let file = HmacFile::new(path);
-            file.key().map_err(fail)?;
+            // A trial takes no proxy down: without its files, a shadow's calls fail.
+            if !is_tried {
+                file.key().map_err(fail)?;
+            }
             Some(file)
         };
         let fail = |field: &str, problem: String, fix: &str| {
@@ -150,11 +154,16 @@ impl Webhook {
             egress: context.settings.egress.clone(),
             ..EndpointPolicy::all_but_metadata(context.settings.exempt_endpoints.clone())
         };
-        let client = Client::new(&name, &uri, tls, Some(endpoints), &context.settings.provider).map_err(|error| {
-            fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
-        })?;
+        let provider = &context.settings.provider;
+        let client = if is_tried {
+            Client::waiting(&name, &uri, tls, Some(endpoints), provider)
+        } else {
+            Client::new(&name, &uri, tls, Some(endpoints), provider).map_err(|error| {
+                fail(field(error.file), error.problem, "mount the Secret there, with the content in PEM")
+            })?
+        };
         let guard = context.webhook(&name);
-        let trial = (portcullis.mode == Mode::Shadow).then(|| Trial::new(context.shadow(Some(&name))));
+        let trial = is_tried.then(|| Trial::new(context.shadow(Some(&name))));
         Ok(Self { name, policy, selector, trial, timeout: timeout.duration(), secret, client, guard })
     }
 

@@ -140,6 +140,6 @@ fn tool(message: &OwnedMessage) -> Option<Cow<'_, str>> {
 }
 
 /// The subject of a caller who has logged in.
-fn principal(identity: &Identity) -> Option<&str> {
+pub(crate) fn principal(identity: &Identity) -> Option<&str> {
     Some(&*identity.subject).filter(|subject| identity.logged_in && !subject.is_empty())
 }

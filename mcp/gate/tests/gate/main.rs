@@ -6,6 +6,7 @@ mod build;
 mod chain;
 mod denials;
 mod endpoint;
+mod explained;
 mod filters;
 mod headers;
 mod origins;

@@ -60,7 +60,7 @@ async fn a_webhook_denies_only_what_it_is_asked_about() {
     let (files, endpoint) = endpoint(deny()).await;
     let (ann, nobody) = (json!({"subject": "ann", "logged_in": true}), json!({"subject": "local"}));
     let nameless = json!({"subject": "", "logged_in": true});
-    let echo = json!({"name": "echo"});
+    let (echo, long) = (json!({"name": "echo"}), "e".repeat(2 << 10));
     for (name, lists, caller, method, params, asked) in [
         ("no lists", json!({}), &ann, "ping", json!({}), true),
         ("the method", json!({"methods": ["resources/*"]}), &ann, "resources/read", json!({"uri": "a:b"}), true),
@@ -71,6 +71,18 @@ async fn a_webhook_denies_only_what_it_is_asked_about() {
         ("a call without a name", json!({"tools": ["x*"]}), &ann, "tools/call", json!({}), true),
         ("a call of a number", json!({"tools": ["x*"]}), &ann, "tools/call", json!({"name": 7}), true),
         ("a name with escapes", json!({"tools": ["é*"]}), &ann, "tools/call", json!({"name": "école"}), true),
+        ("a name in another case", json!({"tools": ["echo"]}), &ann, "tools/call", json!({"name": "Echo"}), false),
+        (
+            "a name in two forms",
+            json!({"tools": ["caf\u{e9}"]}),
+            &ann,
+            "tools/call",
+            json!({"name": "cafe\u{301}"}),
+            false,
+        ),
+        ("a name that is too long", json!({"tools": ["x*"]}), &ann, "tools/call", json!({"name": long}), true),
+        ("a method that is too long", json!({"methods": ["x*"]}), &ann, &*long, json!({}), true),
+        ("a method with a list of tools", json!({"tools": ["*"]}), &ann, "tools/list", json!({}), false),
         ("the caller", json!({"principals": ["ann"]}), &ann, "tools/call", echo.clone(), true),
         ("another caller", json!({"principals": ["bob", "svc-*"]}), &ann, "tools/call", echo.clone(), false),
         ("a caller without a login", json!({"principals": ["bob"]}), &nobody, "tools/call", echo.clone(), true),

@@ -5,6 +5,8 @@ use mcp_http::Body;
 use mcp_middleware::Found;
 use serde_json::{Value, json};
 
+use std::time::{Duration, Instant};
+
 use crate::endpoint::{Endpoint, Reply};
 use crate::support::{CALL, Files, Log, Proxy, authority, chain, entry, local_server, post, webhook};
 
@@ -123,6 +125,42 @@ async fn a_shadow_that_fails_counts_as_its_policy_says() {
         assert_eq!(findings.iter().filter(|finding| finding.refuses()).count(), refused);
         let (text, reason) = (log.text(), "reason=\"invalid response: expected value");
         assert!(text.lines().any(|line| line.contains("a shadow") && line.contains(reason)), "{text}");
+    }
+}
+
+/// A trial takes no proxy down: its Secret may come later than the proxy, or be no key of it.
+#[tokio::test]
+async fn a_shadow_waits_for_its_files_and_takes_them_up() {
+    let (files, ca) = (Files::new(), authority("ours"));
+    files.write("/broken.crt", "no certificate");
+    let endpoint = Endpoint::start(Some(local_server(&ca)), |_| Reply::allow()).await;
+    for (name, path, later, outcome) in [
+        ("a key", "/hmac", "key", "failed"),
+        ("authorities", "/late.crt", ca.cert_pem(), "ignored"),
+        ("authorities that are none", "/broken.crt", ca.cert_pem(), "ignored"),
+    ] {
+        files.write("/ca.crt", ca.cert_pem());
+        let more = match path {
+            "/hmac" => json!({"hmac_secret_ref": path, "portcullis": {"mode": "shadow"}}),
+            _ => json!({"tls_config": {"ca_bundle_path": path}, "portcullis": {"mode": "shadow"}}),
+        };
+        let hook = webhook(&endpoint.url, "ignore", more);
+        let proxy = Proxy::new(&files, chain(vec![entry("validating-webhook", vec![hook])]));
+        let found = async || {
+            let (context, answer) = proxy.observed([10, 244, 0, 9], post("application/json", CALL)).await;
+            assert_eq!(answer.status, 200, "{name}");
+            let shadows = context.shadows().unwrap();
+            shadows.done().await;
+            let Found::Decision(outcome, ..) = shadows.findings()[0].found else { panic!("it hides no entries") };
+            outcome.as_str()
+        };
+        assert_eq!(found().await, outcome, "{name}");
+        files.write(path, later);
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while found().await != "allowed" {
+            assert!(Instant::now() < deadline, "{name}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 }
 

@@ -311,7 +311,8 @@ impl Reason {
 
 /// The entries of Secrets and ConfigMaps among the needs that do not exist, and what is wrong with those that do.
 fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
-    let files = needs.files.iter().map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
+    let files = needs.files.iter().filter(|file| !file.optional);
+    let files = files.map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
     let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), it.content.clone());
     let texts = needs.texts.iter().map(|(source, key)| (source.clone(), key.clone(), Content::Bytes));
     let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).chain(texts).collect();

@@ -62,6 +62,7 @@ fn client(it: &SecretKeyRef) -> Needs {
         volume: "token-exchange-client".to_owned(),
         directory: CLIENT.to_owned(),
         file: "client-secret".into(),
+        optional: false,
     };
     let given = named(TOKEN_EXCHANGE_CLIENT_SECRET, it, Content::Bytes).variable();
     let current = variable(TOKEN_EXCHANGE_CLIENT_SECRET_FILE, &file.path());

@@ -21,6 +21,7 @@ pub fn file(reference: &CaBundleRef, volume: &str, directory: &str) -> Option<Mo
         volume: format!("{volume}-{}", map.name.replace('.', "-")),
         directory: format!("{directory}/{}", map.name),
         file: key.to_owned().into(),
+        optional: false,
     })
 }
 

@@ -80,6 +80,11 @@ impl Reference {
         Self::new(source.kind(), source.name(), field, "without it the workloads that refer to this get no proxy")
     }
 
+    /// A reference to a Secret of a webhook that is only tried.
+    pub fn to_tried(field: impl Into<Cow<'static, str>>, secret: &str) -> Self {
+        Self::new(SECRET, secret, field, "until it does, calls of this shadow count as failed")
+    }
+
     /// A reference to a kind that this version does not have.
     pub fn unbuilt(kind: &'static str, field: &'static str, name: &str) -> Self {
         Self::new(kind, name, field, "")

@@ -21,6 +21,8 @@ pub struct MountedFile {
     pub directory: String,
     /// Name of the file.
     pub file: Cow<'static, str>,
+    /// Whether the proxy starts without it, and takes it up when it comes.
+    pub optional: bool,
 }
 
 impl MountedFile {
@@ -32,16 +34,18 @@ impl MountedFile {
     /// Mounted as a directory of its own, never as a subPath: that is what keeps it current in a running pod.
     pub fn mount(&self) -> (Volume, VolumeMount) {
         let item = KeyToPath { key: self.key.clone(), path: self.file.clone().into_owned(), mode: None };
-        let items = Some(vec![item]);
+        let (items, optional) = (Some(vec![item]), self.optional.then_some(true));
         let mut volume = Volume { name: self.volume.clone(), ..Volume::default() };
         match &self.source {
             Source::Secret(name) => {
                 let secret_name = Some(name.clone());
-                volume.secret = Some(SecretVolumeSource { secret_name, items, ..SecretVolumeSource::default() });
+                volume.secret =
+                    Some(SecretVolumeSource { secret_name, items, optional, ..SecretVolumeSource::default() });
             }
             Source::ConfigMap(name) => {
                 let name = name.clone();
-                volume.config_map = Some(ConfigMapVolumeSource { name, items, ..ConfigMapVolumeSource::default() });
+                volume.config_map =
+                    Some(ConfigMapVolumeSource { name, items, optional, ..ConfigMapVolumeSource::default() });
             }
         }
         let mount = VolumeMount {

@@ -14,6 +14,8 @@ pub const TOOL_CALL: &str = "tools/call";
 const MAX_GLOBS: usize = 64;
 /// The longest glob, in bytes.
 const MAX_GLOB: usize = 256;
+/// The longest method or tool that is compared with globs, in bytes: callers choose it, and no server has one that long.
+const MAX_NAME: usize = 1 << 10;
 
 /// The member `match`: a message has to be in every list that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,17 +125,21 @@ impl Selector {
     /// Whether a webhook is asked about a message with this method, of a caller with this subject, that calls this tool.
     ///
     /// `None` is what cannot be told: a message that cannot be read, a call that names no tool, a caller who has not logged in. It matches every
-    /// list, as does a tool's name that is empty or has blanks around it: some server may trim it. `tool` counts for calls of tools alone: with a
-    /// list of tools, no other message matches.
+    /// list, as does a name that is not [plain](is_plain). `tool` counts for calls of tools alone: with a list of tools, no other message matches.
     pub fn matches(&self, method: Option<&str>, tool: Option<&str>, principal: Option<&str>) -> bool {
         let lists = |globs: &Option<Vec<Glob>>, text: Option<&str>| match (globs, text) {
             (Some(globs), Some(text)) => globs.iter().any(|glob| glob.matches(text)),
             _ => true,
         };
-        let tool = tool.filter(|name| !(name.is_empty() || name.starts_with(is_blank) || name.ends_with(is_blank)));
+        let [method, tool] = [method, tool].map(|name| name.filter(|name| is_plain(name)));
         let may_call = self.tools.is_none() || method.is_none_or(|method| method == TOOL_CALL);
         may_call && lists(&self.methods, method) && lists(&self.tools, tool) && lists(&self.principals, principal)
     }
+}
+
+/// Whether every server reads a method or the name of a tool alike: it is not empty, no reader trims it, and it is not long.
+fn is_plain(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && !name.starts_with(is_blank) && !name.ends_with(is_blank)
 }
 
 /// Whether some reader trims the character, or shows nothing for it.
@@ -204,7 +210,8 @@ mod tests {
         let deploys = tools(["deploy_*", "delete"]);
         let of_ann = Match { principals: Some(globs(["ann", "svc-*"])), ..deploys.clone() };
         let reads = Match { methods: Some(globs(["resources/*", "prompts/get"])), ..Match::default() };
-        let call = Some(TOOL_CALL);
+        let (call, longest) = (Some(TOOL_CALL), "x".repeat(1 << 10));
+        let [longest, too_long] = [&*longest, &format!("{longest}x")];
         for (name, lists, method, tool, principal, matched) in [
             ("no lists", Match::default(), Some("ping"), None, Some("ann"), true),
             ("a tool of the list", deploys.clone(), call, Some("deploy_app"), None, true),
@@ -216,6 +223,8 @@ mod tests {
             ("a name with a mark that nobody sees", deploys.clone(), call, Some("\u{feff}delete"), None, true),
             ("a name with a line break behind it", deploys.clone(), call, Some("delete\n"), None, true),
             ("a name with a blank in it", deploys.clone(), call, Some("read all"), None, false),
+            ("a long name", deploys.clone(), call, Some(longest), None, false),
+            ("a name that is too long", deploys.clone(), call, Some(too_long), None, true),
             ("a message that cannot be read", deploys, None, None, Some("bob"), true),
             ("tool and caller", of_ann.clone(), call, Some("delete"), Some("svc-7"), true),
             ("another caller", of_ann.clone(), call, Some("delete"), Some("bob"), false),
@@ -223,6 +232,7 @@ mod tests {
             ("the caller alone", of_ann, call, Some("read"), Some("ann"), false),
             ("a method of the list", reads.clone(), Some("resources/read"), None, None, true),
             ("another method", reads.clone(), Some("tools/call"), Some("resources/"), None, false),
+            ("a method that is too long", reads.clone(), Some(too_long), None, None, true),
             ("no method", reads, None, None, None, true),
         ] {
             assert_eq!(lists.problems(), [], "{name}");

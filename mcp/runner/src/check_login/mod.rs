@@ -37,6 +37,7 @@ pub(crate) use self::options::CheckLoginOptions;
 use self::options::Output;
 use self::play::{Client, Target, play};
 use self::report::Report;
+pub(crate) use self::text::is_invisible;
 use self::token::is_word;
 
 /// Why a check does not end well.

@@ -23,7 +23,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Control characters, and those by which a text runs in the other direction or hides parts of itself.
-fn is_invisible(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

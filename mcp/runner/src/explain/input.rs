@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 /// The key of a ConfigMap under which the operator writes the document.
 const KEY: &str = "runconfig.json";
 
+const ONE_MAP: &str = "name one ConfigMap, as in kubectl get configmap <server>-runconfig -o yaml";
 const TOOLS_FIX: &str = "write a JSON-RPC response, its result, or the list of tools";
 
 /// The RunConfig in `text`: the document itself, or a ConfigMap in JSON or YAML.
@@ -17,8 +18,12 @@ pub(super) fn run_config(text: &str) -> Result<RunConfig, ParseError> {
         let fix = "write a RunConfig, or what kubectl get configmap prints with -o json or -o yaml";
         // The lines around an error are left out: an error is one line.
         let options = serde_saphyr::options! { with_snippet: false };
-        serde_saphyr::from_str_with_options(text, options)
-            .map_err(|error| ParseError::new("document", format!("is neither JSON nor YAML: {error}"), fix))
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| match error {
+            serde_saphyr::Error::MultipleDocuments { .. } => {
+                ParseError::new("document", "holds several documents", ONE_MAP)
+            }
+            error => ParseError::new("document", format!("is neither JSON nor YAML: {error}"), fix),
+        })
     };
     let is_json = text.trim_start().starts_with('{');
     let value = if is_json { serde_json::from_str(text).ok() } else { Some(value()?) };
@@ -33,10 +38,7 @@ pub(super) fn run_config(text: &str) -> Result<RunConfig, ParseError> {
             document(text)
                 .map_err(|error| ParseError::new(format!("data.{KEY}: {}", error.field), error.problem, error.fix))
         }
-        Some(kind) => {
-            let fix = "name one ConfigMap, as in kubectl get configmap <server>-runconfig -o yaml";
-            Err(ParseError::new("kind", format!("is {kind:?}"), fix))
-        }
+        Some(kind) => Err(ParseError::new("kind", format!("is {kind:?}"), ONE_MAP)),
         None if is_json => document(text),
         None => Err(ParseError::new("kind", "is missing", "write a RunConfig in JSON, or a ConfigMap that holds it")),
     }

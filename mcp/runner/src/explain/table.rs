@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use mcp_gate::explain::{Answer, Reason, ToolAnswer, Unknown, Verdict};
 
 use super::Explained;
+use crate::check_login::is_invisible;
 
 const HEAD: [&str; 4] = ["TOOL", "SHOWN", "MAY CALL", "BECAUSE"];
 
@@ -69,8 +70,8 @@ fn reasons(verdict: &Verdict) -> String {
     verdict.because.iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
-/// A text of somebody else's, without what a terminal would take for commands.
+/// A text of somebody else's, without what a terminal would take for commands, or hide.
 fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let shown = |c: char| if is_invisible(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
 }

@@ -84,6 +84,7 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
     tried["portcullis"]["mode"] = json!("shadow");
     let hooks =
         json!([hook("payments", &json!({"tools": ["pay"]})), hook("others", &json!({"principals": ["bob"]})), tried]);
+    let of_bob = hook("bob", &json!({"principals": ["bob"]}));
     let forbid_all = json!({"policies": ["forbid(principal, action, resource);"]});
     let filter = json!({
         "portcullis": {"shadow_policies": {"version": "1.0", "type": "cedarv1", "cedar": forbid_all}},
@@ -131,6 +132,33 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
         ),
         ("no guard", document("stdio", &json!({})), &["--tool", "rm"], &["rm yes yes "]),
         (
+            "webhooks that are asked about the list of tools",
+            with_login(
+                &[PERMIT_ALL],
+                json!({"validating_webhooks": [hook("lists", &json!({"methods": ["tools/list"]}))]}),
+            ),
+            &["--claims", "claims", "--tool", "rm"],
+            &["rm dependsOn yes policy0"],
+        ),
+        (
+            "a webhook before the login, which knows no caller yet",
+            document(
+                "stdio",
+                &json!({"middleware_configs": [
+                    {"type": "mcp-parser"}, {"type": "validating-webhook", "parameters": {"webhooks": [of_bob]}},
+                    {"type": "auth", "parameters": {"oidc_config": {"issuer": LOGIN, "audience": "mcp"}}},
+                ]}),
+            ),
+            &["--claims", "claims", "--tool", "rm"],
+            &["rm dependsOn dependsOn bob"],
+        ),
+        (
+            "a mark before the document",
+            format!("\u{feff}{}", document("stdio", &json!({}))),
+            &["--tool", "rm"],
+            &["rm yes yes "],
+        ),
+        (
             "a decision point",
             document(
                 "stdio",
@@ -149,9 +177,9 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
 
 #[test]
 fn the_table_names_tool_answer_and_reason() {
-    let forbid = r#"forbid(principal, action, resource == Tool::"\u{1b}[2J");"#;
+    let forbid = r#"forbid(principal, action, resource == Tool::"\u{1b}[2J\u{202e}");"#;
     let config = with_login(&[PERMIT_ALL, forbid], json!({}));
-    let listed = json!({"tools": [{"name": "echo"}, {"name": "\u{1b}[2J"}], "nextCursor": "2"}).to_string();
+    let listed = json!({"tools": [{"name": "echo"}, {"name": "\u{1b}[2J\u{202e}"}], "nextCursor": "2"}).to_string();
     let files = Files::new(&config, &json!({"sub": "ann"}), &listed, &json!({}));
     let (status, table, _) = files.run(&["--config", "config", "--claims", "claims", "--tools", "tools"]);
     assert_eq!(status, Some(0));
@@ -162,7 +190,7 @@ fn the_table_names_tool_answer_and_reason() {
             "caller: ann",
             "TOOL SHOWN MAY CALL BECAUSE",
             "echo yes yes authorization policy0 permits it",
-            r"\u{1b}[2J no no authorization policy1 forbids it",
+            r"\u{1b}[2J\u{202e} no no authorization policy1 forbids it",
             "the list goes on: these are the tools of one page",
         ]
     );
@@ -173,6 +201,10 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
     let good = with_login(&[PERMIT_ALL], json!({}));
     let list = tools(&["echo"]);
     let chain = |entries: Value| document("streamable-http", &json!({"middleware_configs": entries}));
+    let judge = json!({"type": "validating-webhook", "parameters": {"webhooks": [hook("w", &json!({}))]}});
+    let mut change = judge.clone();
+    change["type"] = json!("mutating-webhook");
+    let tried = json!({"version": "1.0", "type": "cedarv1", "cedar": {"policies": ["permit"]}});
     for (file, text, words) in [
         ("config", "", "--config config: kind: is missing; write a RunConfig"),
         ("config", "a: [", "--config config: document: is neither JSON nor YAML"),
@@ -188,6 +220,22 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
         ("config", &chain(json!([{"type": "auth"}, {"type": "teleport"}])), "middleware_configs[1].type: \"teleport\""),
         ("config", &chain(json!([{"type": "auth", "parameters": {"oidc_config": 1}}])), "oidc_config: is a number"),
         ("config", &with_login(&["permit"], json!({})), "authz_config.cedar.policies[0]: is not one Cedar policy"),
+        ("config", &chain(json!([judge])), "middleware_configs[0].type: webhooks need the parser before them"),
+        (
+            "config",
+            &chain(json!([{"type": "mcp-parser"}, judge, change])),
+            "middleware_configs[1].type: validating webhooks would judge what mutating ones change",
+        ),
+        (
+            "config",
+            &document("streamable-http", &json!({"middleware_configs": [], "portcullis": {"shadow_policies": tried}})),
+            "portcullis.shadow_policies.cedar.policies[0]: is not one Cedar policy",
+        ),
+        (
+            "config",
+            "kind: ConfigMap\n---\nkind: ConfigMap",
+            "--config config: document: holds several documents; name one",
+        ),
         ("config", &"x".repeat((4 << 20) + 1), "--config config: file: is longer than 4194304 bytes; name"),
         ("config", &document("stdio", &json!({})), "--claims claims: document: the RunConfig asks for no login"),
         ("claims", "[]", "--claims claims: document: is no JSON object"),
@@ -197,6 +245,7 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
         ("tools", "{}", "--tools tools: tools: is missing; write a JSON-RPC response"),
         ("tools", r#"{"error":{"code":1}}"#, "--tools tools: error: the server has answered with an error"),
         ("tools", r#"[{"name":"a","Name":"b"}]"#, "--tools tools: result.tools: the proxy withholds this list"),
+        ("tools", "data: {}", "write a JSON-RPC response, its result, or the list of tools"),
         ("tools", "[]", "--tools tools: result.tools: has no tool that clients call \"echo\"; leave --tool out"),
         ("arguments", "[]", "--arguments arguments: document: is no JSON object; write"),
     ] {
@@ -209,8 +258,11 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
         assert!(problem.contains(words) && problem.lines().count() == 1, "{start}: {problem}");
     }
     let files = Files::new(&good, &json!({"sub": "ann"}), &list, &json!({}));
+    files.write("open", &document("stdio", &json!({})));
+    files.write("odd", r#"[{"name":"a","name":"b"}]"#);
     for (words, said) in [
-        (&["--config", "none", "--tools", "tools"][..], "--config none: file: cannot be read"),
+        (&["--config", "open", "--tools", "odd"][..], "--tools odd: result.tools: clients may read it in another way:"),
+        (&["--config", "none", "--tools", "tools"], "--config none: file: cannot be read"),
         (&["--config", "-", "--tools", "-"], "--tools -: file: is standard input, which another flag reads"),
         (&["--config", "config"], "--tools <FILE>"),
         (&["--config", "config", "--tools", "tools", "--clams", "claims"], "'--clams'"),

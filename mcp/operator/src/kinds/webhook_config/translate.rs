@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMode};
 use mcp_plan::{
     problem::Problem,
-    reference::{Content, MountedFile, Reference, Source, incomplete_key},
+    reference::{Content, MountedFile, Reference, incomplete_key},
     settings::Settings,
-    webhooks::{field, file_of, references, selected, unheeded},
+    webhooks::{field, file_of, reference_of, references, selected, unheeded},
 };
 use mcp_runconfig::{
     duration,
@@ -80,7 +80,7 @@ fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<Mounte
     let mut files = Vec::new();
     let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
         let Some(reference) = reference else { return String::new() };
-        let file = file_of(&format!("{kind}_{}_{purpose}", webhook.name), name, content, reference);
+        let file = file_of((kind, webhook, purpose), name, content, reference);
         let path = file.path();
         files.push(file);
         path
@@ -138,10 +138,7 @@ pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Ve
 /// The Secrets that it names.
 pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
     let each = each(spec).flat_map(|(kind, at, webhook)| {
-        let reference = move |(field, it): (&str, &SecretKeyRef)| {
-            Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
-        };
-        references(webhook).map(reference)
+        references(webhook).map(move |named| reference_of(webhook, &format!("spec.{kind}[{at}]"), named))
     });
     each.collect()
 }

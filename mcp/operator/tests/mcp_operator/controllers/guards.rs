@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
+    policy::{BOTH, edit, workload},
+    recorder::Guarded,
     support::{
         DEADLINE, Operator, auth_server, children_of, external_auth_config, labelled, minimal, oidc_config, ready_pods,
         ready_pods_of, remote_proxy, webhook_config,
@@ -18,6 +20,7 @@ use super::{
 };
 
 const BETA: &str = "toolhive.stacklok.dev/v1beta1";
+const ALPHA: &str = "toolhive.stacklok.dev/v1alpha1";
 
 /// Whether the operator serves webhooks. Here the API server calls none, so that every edit is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,25 @@ async fn refused(place: &Place, server: &str, why: &str) {
             && ready.is_some_and(|ready| ready.status == "False" && says(&ready.message))
     });
     told.await;
+}
+
+/// Waits until the workload `web` of a kind is refused, for a reason that contains `why`.
+async fn failed(place: &Place, guarded: Guarded, why: &str) {
+    let told = |workload: &DynamicObject| {
+        let status = &workload.data["status"];
+        let is_of_now = status["observedGeneration"].as_i64() == workload.metadata.generation;
+        is_of_now && status["phase"] == "Failed" && status["message"].as_str().is_some_and(|text| text.contains(why))
+    };
+    wait_for_object(&guarded.api(&place.objects), "web", "to be refused", DEADLINE, told).await;
+}
+
+async fn no_proxy_of(place: &Place, guarded: Guarded) {
+    place.objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
+    let pods: Api<Pod> = place.objects.api();
+    wait_until("the proxy's pods to go", DEADLINE, || async {
+        pods.list(&guarded.pods()).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
 }
 
 async fn no_proxy(place: &Place, server: &str) {
@@ -225,24 +247,30 @@ async fn an_invalid_edit_leaves_the_guarded_proxy_and_says_so(webhooks: Webhooks
 async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts(
     webhooks: Webhooks,
 ) {
-    let place = webhooks.place("gate-added").await;
-    let operator = webhooks.operator(&place);
-    let objects = &place.objects;
-    objects.create(minimal("web")).await;
-    objects.has_children("web", &children_of("web")).await;
-    let before = objects.get(ChildKind::Deployment, "web").await["metadata"]["uid"].clone();
-    objects.edit("web", json!({"webhookConfigRef": {"name": "gate"}})).await;
-    no_proxy(&place, "web").await;
-    objects.phase("web", "Failed").await;
-    let _operator = webhooks.after_the_edit(&place, operator).await;
+    for guarded in BOTH {
+        let place = webhooks.place(&format!("gate-{}", guarded.kind())).await;
+        let operator = webhooks.operator(&place);
+        let objects = &place.objects;
+        objects.create(workload(guarded, json!({}))).await;
+        let before = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
+        let before = before["metadata"]["uid"].clone();
+        edit(&place, guarded, json!({"webhookConfigRef": {"name": "gate"}})).await;
+        no_proxy_of(&place, guarded).await;
+        failed(&place, guarded, "gate").await;
+        let _operator = webhooks.after_the_edit(&place, operator).await;
 
-    objects.create(webhook_config("gate", json!({}))).await;
-    let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
-    assert_ne!(after["metadata"]["uid"], before);
-    assert_eq!(
-        after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap().split('/').next(),
-        Some("gate")
-    );
+        objects.create(webhook_config("gate", json!({}))).await;
+        let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
+        assert_ne!(after["metadata"]["uid"], before);
+        assert_eq!(
+            after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"]
+                .as_str()
+                .unwrap()
+                .split('/')
+                .next(),
+            Some("gate")
+        );
+    }
 }
 
 /// A Deployment that was made now would take them on, and keep them until its own pods are ready; a Service would lead calls
@@ -309,24 +337,23 @@ async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.
 async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so(webhooks: Webhooks) {
-    let place = webhooks.place("config-bad").await;
-    let operator = webhooks.operator(&place);
-    let objects = &place.objects;
-    objects.create(webhook_config("gate", json!({}))).await;
-    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
-    objects.has_children("web", &children_of("web")).await;
-    let before = objects.get(ChildKind::Deployment, "web").await;
-    let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
-    objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", broken).await;
-    refused(&place, "web", "left as it is").await;
-    let _operator = webhooks.after_the_edit(&place, operator).await;
-    refused(&place, "web", "left as it is").await;
-    let after = objects.get(ChildKind::Deployment, "web").await;
-    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
-    assert_eq!(after["spec"], before["spec"]);
-    // Gone by force, finalizer and all: the same.
-    objects
-        .merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}}))
-        .await;
-    objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+    for guarded in BOTH {
+        let place = webhooks.place(&format!("config-bad-{}", guarded.kind())).await;
+        let operator = webhooks.operator(&place);
+        let objects = &place.objects;
+        objects.create(webhook_config("gate", json!({}))).await;
+        objects.create(workload(guarded, json!({"webhookConfigRef": {"name": "gate"}}))).await;
+        let before = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
+        let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
+        objects.merge(ALPHA, "MCPWebhookConfig", "gate", broken).await;
+        failed(&place, guarded, "left as it is").await;
+        let _operator = webhooks.after_the_edit(&place, operator).await;
+        failed(&place, guarded, "left as it is").await;
+        let after = objects.get(ChildKind::Deployment, "web").await;
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+        assert_eq!(after["spec"], before["spec"]);
+        // Gone by force, finalizer and all: the same.
+        objects.merge(ALPHA, "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}})).await;
+        objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+    }
 }

@@ -1,11 +1,12 @@
 //! M6: a shadow becomes a guard by one edit, which changes the template of pods once, and no pod that lacks the guard serves beside one
-//! that has it.
+//! that has it. So it is the other way round.
 
 use serde_json::{Value, json};
 
 use super::{
+    Operator, Place,
     policy::{BOTH, always, edit, is_ready, place, removed_first, says_enforced, until, workload},
-    recorder::{Moment, Recorder},
+    recorder::{Guarded, Moment, Recorder},
     support::{authz_config, webhook_config},
 };
 
@@ -36,7 +37,24 @@ async fn a_webhook_in_shadow_decides_after_one_rollout() {
         always(&moments);
         assert!(moments.iter().all(|moment| !moment.serving().is_empty()), "{guarded:?}: there is no gap");
         assert_eq!(changes(&moments), 1, "{guarded:?}");
+
+        let recorder = Recorder::start(&place.objects, guarded).await;
+        let back = webhook_config("gate", json!({"mode": "shadow"}));
+        let back = json!({"spec": back["spec"]});
+        place.objects.merge("toolhive.stacklok.dev/v1alpha1", "MCPWebhookConfig", "gate", back).await;
+        let is_tried = |it: &Value| says_enforced(it) && it["status"]["webhookConfigHash"] == *hash;
+        until(&place, guarded, "the webhook to be tried again", |_| true, is_tried).await;
+        rolled_back(&place, operator, recorder, guarded).await;
     }
+}
+
+/// It rolls once more, and there is no gap.
+async fn rolled_back(place: &Place, operator: Operator, recorder: Recorder, guarded: Guarded) {
+    operator.idle(place.cluster).await;
+    let moments = recorder.moments().await;
+    always(&moments);
+    assert!(moments.iter().all(|moment| !moment.serving().is_empty()), "{guarded:?}: there is no gap");
+    assert_eq!(changes(&moments), 1, "{guarded:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,5 +73,11 @@ async fn policies_that_were_tried_decide_after_one_rollout() {
         always(&moments);
         removed_first(&moments);
         assert_eq!(changes(&moments), 1, "{guarded:?}");
+
+        let recorder = Recorder::start(&place.objects, guarded).await;
+        edit(&place, guarded, json!({"authzConfigRef": null, "shadowPoliciesRef": {"name": "rules"}})).await;
+        let is_tried = |it: &Value| is_ready(it) && it["status"]["authzConfigHash"].is_null();
+        until(&place, guarded, "the policies to be tried again", |_| true, is_tried).await;
+        rolled_back(&place, operator, recorder, guarded).await;
     }
 }

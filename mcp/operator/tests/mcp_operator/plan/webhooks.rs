@@ -1,7 +1,7 @@
 //! M3, M6: webhooks guard the workloads of both kinds alike.
 
 use mcp_api::v1beta1::{MCPRemoteProxy, MCPServer};
-use mcp_operator::workload::Workload;
+use mcp_operator::{subject::Subject as _, workload::Workload};
 use mcp_plan::workload::{ChildKind, ChildRef};
 use serde_json::{Value, json};
 
@@ -238,6 +238,52 @@ where
 #[test]
 fn a_shadow_becomes_a_webhook_that_decides_by_one_edit() {
     for_both_kinds!(enforced_shadows);
+}
+
+fn tried_secrets<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let key = |key: &str| json!({"name": "s", "key": key});
+    let tls = json!({"caSecretRef": key("ca"), "clientCertSecretRef": key("crt"), "clientKeySecretRef": key("key")});
+    let webhook = json!({"name": "policy", "url": "https://policy/", "hmacSecretRef": key("k"), "tlsConfig": tls});
+    let tried = |mode: &str| {
+        let mut tried = webhook.clone();
+        tried["mode"] = json!(mode);
+        tried
+    };
+    let optional = |world: &World<W>| -> Vec<Value> {
+        let plan = world.plan();
+        let volumes = deployment(&plan)["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
+        let secrets = volumes.into_iter().filter(|volume| volume["secret"]["secretName"] == "s");
+        secrets.map(|mut volume| volume["secret"]["optional"].take()).collect()
+    };
+    let mut world = gated::<W>();
+    world.has(config("gates", json!({"validating": [tried("shadow")]})));
+    assert_eq!(optional(&world), vec![json!(true); 4], "pods start without it");
+    let shadow = world.plan();
+    assert!(condition(&shadow, "WebhookConfigValidated", "True").is_some());
+    world.secret("s", "ca", "none");
+    assert_eq!(deployment(&world.plan()), deployment(&shadow), "nor does anything depend on what is in it");
+    world.applied(&shadow);
+    world.has(config("gates", json!({"validating": [tried("enforce")]})));
+    assert_left_alone(&world, "a webhook that decides needs its Secret");
+    let (reason, _) = condition(&world.plan(), "WebhookConfigValidated", "False").unwrap();
+    assert_eq!(reason, "WebhookSecretNotFound");
+    // Either way is one for itself, also under one name.
+    let mut keyed = json!({"name": "policy", "url": "https://policy/", "hmacSecretRef": key("k")});
+    let enforced = keyed.clone();
+    keyed["mode"] = json!("shadow");
+    world.secret("s", "k", "key");
+    world.has(config("gates", json!({"validating": [enforced, keyed]})));
+    assert_eq!(optional(&world).iter().filter(|optional| optional.is_null()).count(), 1);
+    let warnings: Vec<_> = config("gates", json!({"validating": [tried("shadow")]})).references();
+    assert!(warnings.iter().all(|it| it.warning().ends_with("until it does, calls of this shadow count as failed")));
+}
+
+#[test]
+fn a_shadow_without_its_secret_takes_no_proxy_down() {
+    for_both_kinds!(tried_secrets);
 }
 
 fn images_without_selectors<W: Workload>()
