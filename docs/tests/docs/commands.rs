@@ -72,7 +72,8 @@ fn every_flag_that_a_page_names_exists() {
     };
     let mut ours: BTreeSet<String> = command.get_subcommands().flat_map(flags).collect();
     ours.extend(command.get_subcommands().flat_map(Command::get_subcommands).flat_map(flags));
-    for (page, text) in pages() {
+    // mcp-runner's own tests compare its page.
+    for (page, text) in pages().into_iter().filter(|(page, _)| !page.ends_with("reference/runner.md")) {
         for code in text.split("```").step_by(2).flat_map(|outside| outside.split('`').skip(1).step_by(2)) {
             if let Some(flag) = code.split([' ', '=']).next().filter(|word| word.starts_with("--")) {
                 assert!(ours.contains(flag), "{} names {flag}, which no command has", page.display());

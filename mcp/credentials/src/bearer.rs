@@ -106,6 +106,7 @@ fn value(token: &str) -> Result<HeaderValue, String> {
 
 impl Strategy for Bearer {
     type Used = HeaderValue;
+    const STEP: &'static str = "The proxy's login at the server";
 
     fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, HeaderValue> {
         const HEADER: HeaderName = AUTHORIZATION;

@@ -65,8 +65,8 @@ impl Strategy for TokenExchange {
 
     fn announce(&self) {
         let Inner { endpoint, header, .. } = &*self.0;
-        let host = endpoint.host();
-        tracing::info!(host, %header, "callers' tokens are exchanged for those of the server");
+        let (host, client_secret) = (endpoint.host(), endpoint.has_secret());
+        tracing::info!(host, client_secret, %header, "callers' tokens are exchanged for those of the server");
         if endpoint.is_insecure() {
             tracing::warn!(host, "tokens are exchanged without TLS: anybody on the path can read and change them");
         }

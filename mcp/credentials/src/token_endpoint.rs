@@ -58,6 +58,11 @@ impl TokenEndpoint {
         self.client.is_insecure()
     }
 
+    /// Whether the proxy's client has a secret.
+    pub(crate) fn has_secret(&self) -> bool {
+        matches!(self.client_secret.read(), Ok(Some(_)))
+    }
+
     /// Questions to it.
     pub(crate) fn asking(&self, context: &BuildContext) -> Arc<Asking> {
         Asking::new(&NAMES, self.host(), &context.settings.metrics)

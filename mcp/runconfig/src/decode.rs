@@ -1,7 +1,8 @@
 //! Reads JSON the way Go's decoder does, and names the path of what does not fit.
 //!
 //! The names of a struct's members match without regard to case; two that differ only in case are an error, as Go's decoder takes both for
-//! one. `null` is the same as absent; in a list or a map it is an empty value.
+//! one. Unlike there, underscores do not count either, so that `jwks_url` is `JWKSURL`. `null` is the same as absent; in a list or a map it is an
+//! empty value.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,10 +14,17 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
 use crate::ParseError;
+use crate::names::{Unknown, below, fold};
 
 /// Reads `value`, which lies at `path` in its document (empty for the document itself).
 pub(crate) fn read<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, ParseError> {
-    serde_path_to_error::deserialize(Decoder(value)).map_err(|error| {
+    read_noting(value, path, &Unknown::default())
+}
+
+/// Reads `value` as [`read`] does, and notes the members that are not known.
+pub(crate) fn read_noting<T: DeserializeOwned>(value: Value, path: &str, unknown: &Unknown) -> Result<T, ParseError> {
+    let decoder = Decoder { value, path: path.to_owned(), unknown };
+    serde_path_to_error::deserialize(decoder).map_err(|error| {
         let within = error.path().to_string();
         let ParseError { field, problem, fix } = error.into_inner();
         let parts = [path, if within == "." { "" } else { &within }, &field];
@@ -29,17 +37,6 @@ pub(crate) fn read<T: DeserializeOwned>(value: Value, path: &str) -> Result<T, P
         }
         ParseError::new(if field.is_empty() { "document" } else { &field }, problem, fix)
     })
-}
-
-/// The part of two names that Go's decoder compares. The names that are asked for are ASCII: besides their capitals, only U+017F and U+212A are
-/// taken for letters of theirs.
-pub(crate) fn fold(key: &str) -> String {
-    let fold = |c: char| match c {
-        '\u{17F}' => 's',
-        '\u{212A}' => 'k',
-        c => c.to_ascii_lowercase(),
-    };
-    key.chars().map(fold).collect()
 }
 
 /// Says that `found` stands where something else is wanted.
@@ -60,24 +57,37 @@ fn mismatch(found: &Value, wanted: &str) -> ParseError {
 }
 
 /// A value that is not read yet. Its errors have the path from here; [`read`] puts the rest before it.
-struct Decoder(Value);
+struct Decoder<'a> {
+    value: Value,
+    /// Its path in the document.
+    path: String,
+    unknown: &'a Unknown,
+}
 
-impl Decoder {
-    fn members(self) -> Result<Map<String, Value>, ParseError> {
-        match self.0 {
-            Value::Object(members) => Ok(members),
-            Value::Null => Ok(Map::new()),
-            other => Err(mismatch(&other, "an object")),
-        }
+impl Decoder<'_> {
+    fn below(&self, step: &str, value: Value) -> Self {
+        Self { value, path: below(&self.path, step), unknown: self.unknown }
+    }
+
+    fn members(mut self) -> Result<impl Iterator<Item = (String, Self)>, ParseError> {
+        let members = match self.value.take() {
+            Value::Object(members) => members,
+            Value::Null => Map::new(),
+            other => return Err(mismatch(&other, "an object")),
+        };
+        Ok(members.into_iter().map(move |(key, value)| {
+            let value = self.below(&key, value);
+            (key, value)
+        }))
     }
 
     fn integer<T: TryFrom<i128>>(&self, least: impl fmt::Display, most: impl fmt::Display) -> Result<T, ParseError> {
-        let number = match &self.0 {
+        let number = match &self.value {
             Value::Null => Some(0),
             Value::Number(number) => number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)),
             _ => None,
         };
-        let number = number.ok_or_else(|| mismatch(&self.0, "an integer without quotes"))?;
+        let number = number.ok_or_else(|| mismatch(&self.value, "an integer without quotes"))?;
         T::try_from(number)
             .map_err(|_| ParseError::custom(format!("{number} is out of range; use an integer from {least} to {most}")))
     }
@@ -91,11 +101,11 @@ macro_rules! integers {
     };
 }
 
-impl<'de> Deserializer<'de> for Decoder {
+impl<'de> Deserializer<'de> for Decoder<'_> {
     type Error = ParseError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(flag) => visitor.visit_bool(flag),
             Value::String(text) => visitor.visit_string(text),
@@ -106,7 +116,7 @@ impl<'de> Deserializer<'de> for Decoder {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_bool(false),
             Value::Bool(flag) => visitor.visit_bool(flag),
             other => Err(mismatch(&other, "true or false")),
@@ -119,7 +129,7 @@ impl<'de> Deserializer<'de> for Decoder {
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        match self.0 {
+        match self.value {
             Value::Null => visitor.visit_str(""),
             Value::String(text) => visitor.visit_string(text),
             other => Err(mismatch(&other, "a string")),
@@ -131,24 +141,29 @@ impl<'de> Deserializer<'de> for Decoder {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, ParseError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        let items = match self.0 {
+    fn deserialize_seq<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, ParseError> {
+        let items = match self.value.take() {
             Value::Array(items) => items,
             Value::Null => Vec::new(),
             other => return Err(mismatch(&other, "a list")),
         };
-        visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self)))
+        let items = items.into_iter().enumerate().map(|(at, item)| self.below(&format!("[{at}]"), item));
+        visitor.visit_seq(SeqDeserializer::new(items))
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
-        visitor.visit_map(MapDeserializer::new(self.members()?.into_iter().map(|(key, value)| (key, Self(value)))))
+        visitor.visit_map(MapDeserializer::new(self.members()?))
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParseError> {
+        visitor.visit_unit()
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -159,7 +174,7 @@ impl<'de> Deserializer<'de> for Decoder {
     ) -> Result<V::Value, ParseError> {
         let mut known: BTreeMap<_, _> = fields.iter().map(|field| (fold(field), *field)).collect();
         let mut seen = BTreeMap::new();
-        let mut members = Vec::new();
+        let (mut members, unknown) = (Vec::new(), self.unknown);
         for (key, value) in self.members()? {
             let folded = fold(&key);
             if let Some(other) = seen.insert(folded.clone(), key.clone()) {
@@ -167,9 +182,14 @@ impl<'de> Deserializer<'de> for Decoder {
                 return Err(ParseError::new(key, problem, "keep one of them"));
             }
             match known.remove(&folded) {
-                Some(_) if value.is_null() => {}
-                Some(field) => members.push((field.to_owned(), Self(value))),
-                None => members.push((key, Self(value))),
+                Some(_) if value.value.is_null() => {}
+                Some(field) => members.push((field.to_owned(), value)),
+                None => {
+                    if !value.value.is_null() {
+                        unknown.note(&value.path, &key, fields);
+                    }
+                    members.push((key, value));
+                }
             }
         }
         visitor.visit_map(MapDeserializer::new(members.into_iter()))
@@ -181,25 +201,25 @@ impl<'de> Deserializer<'de> for Decoder {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ParseError> {
-        match &self.0 {
+        match &self.value {
             Value::String(text) if !variants.contains(&&**text) => {
                 let words: Vec<_> =
                     variants.iter().filter(|word| !word.is_empty()).map(|word| format!("{word:?}")).collect();
                 Err(ParseError::custom(format!("{text:?} is not known here; use one of {}", words.join(", "))))
             }
             // serde would take a word from an object, too.
-            Value::Object(members) if members.values().all(Value::is_null) => Err(mismatch(&self.0, "a string")),
+            Value::Object(members) if members.values().all(Value::is_null) => Err(mismatch(&self.value, "a string")),
             Value::String(_) | Value::Object(_) => {
-                self.0.deserialize_enum(name, variants, visitor).map_err(ParseError::custom)
+                self.value.deserialize_enum(name, variants, visitor).map_err(ParseError::custom)
             }
             other => Err(mismatch(other, "a string")),
         }
     }
 
-    forward_to_deserialize_any! { i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any }
+    forward_to_deserialize_any! { i128 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct identifier }
 }
 
-impl IntoDeserializer<'_, ParseError> for Decoder {
+impl IntoDeserializer<'_, ParseError> for Decoder<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {

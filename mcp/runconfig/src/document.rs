@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::{
     Additions, Parameters as _, ParseError, PermissionProfile,
-    decode::{self, fold, wrong_type},
+    decode::{self, wrong_type},
     duration,
+    names::{Unknown, fold},
     parameters::origin_problem,
     webhook::WebhookConfig,
 };
@@ -26,7 +27,8 @@ pub const SCHEMA_VERSION: &str = "v0.1.0";
 
 /// How a proxy for one MCP server is to run. Members are declared in the order ToolHive writes them.
 ///
-/// Members that this version does not act on are left out, but for those that ask for a guard: [`parse`](Self::parse) refuses them.
+/// Members that this version does not act on are left out, but for those that ask for a guard: [`parse`](Self::parse) refuses them. Those that it
+/// does not know are listed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "its members are the contract's")]
@@ -181,6 +183,9 @@ pub struct RunConfig {
     /// Members that ToolHive's document does not have.
     #[serde(skip_serializing_if = "Additions::is_empty")]
     pub portcullis: Additions,
+    /// The paths of members that are not known, each with the one that may have been meant: a list for a log, of bounded length.
+    #[serde(skip)]
+    pub unknown_members: Vec<String>,
 }
 
 /// How an MCP server is spoken to.
@@ -286,7 +291,10 @@ impl RunConfig {
             return Err(ParseError::new("transport", "is missing or empty", fix));
         }
         let unbuilt = chain::unbuilt(members);
-        let mut config: Self = decode::read(value, "")?;
+        let unknown = Unknown::default();
+        let mut config: Self = decode::read_noting(value, "", &unknown)?;
+        chain::note_unknown(&config, &unknown);
+        config.unknown_members = unknown.into_list();
         match config.transport {
             Transport::Stdio => {}
             Transport::Sse => config.proxy_mode = ProxyMode::Sse,

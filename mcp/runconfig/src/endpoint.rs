@@ -77,7 +77,7 @@ pub enum EndpointError {
     Host(String),
     /// Its host is one that nobody may call.
     #[error(
-        "host {0:?} is the proxy itself, a link-local, metadata or otherwise reserved address, or the Kubernetes API; name another server"
+        "host {0:?} is the proxy itself, a link-local, metadata or otherwise reserved address, or the Kubernetes API; name another server, or see --allow-endpoint-cidr"
     )]
     Forbidden(String),
     /// Its host is in a private network.

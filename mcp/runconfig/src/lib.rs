@@ -24,6 +24,7 @@ pub mod endpoint;
 pub mod environment;
 mod error;
 pub mod exit_status;
+mod names;
 mod parameters;
 pub mod paths;
 mod profile;

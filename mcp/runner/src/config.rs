@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{SHA256, digest};
 use mcp_middleware::{Entry, Place};
 use mcp_runconfig::{
-    AuthParameters, HeaderForward, MiddlewareConfig, Parameters as _, RemoteAuthConfig, RunConfig, chain,
+    AuthParameters, HeaderForward, MiddlewareConfig, Parameters as _, ParseError, RemoteAuthConfig, RunConfig, chain,
 };
-use mcp_wire::check_structure;
 use serde_json::{Value, json};
 
 use crate::RunError;
+use crate::document::run_config;
 
 const PLACES: [&str; 3] = ["/etc/runconfig/runconfig.json", "/etc/toolhive/runconfig.json", "./runconfig.json"];
 /// More than a ConfigMap can hold.
@@ -43,16 +43,10 @@ pub(crate) fn load(named: Option<&Path>, expected: Option<&str>) -> Result<(Path
     {
         return Err(RunError::OtherDocument { path });
     }
-    let config = match RunConfig::parse(&document) {
-        Ok(config) => config,
-        Err(source) => return Err(RunError::Document { path, source: Box::new(source) }),
-    };
-    // A document that parsed is UTF-8. Which of two members of one name counts must not be left to the reader.
-    match std::str::from_utf8(&document).map(check_structure) {
-        Ok(Err(ambiguity)) => {
-            Err(RunError::Unserved { path, field: "document".to_owned(), problem: ambiguity.to_string() })
-        }
-        _ => Ok((path, config)),
+    let not_text = |_| ParseError::new("document", "is no text in UTF-8", "write one JSON object");
+    match String::from_utf8(document).map_err(not_text).and_then(|text| run_config(&text)) {
+        Ok(config) => Ok((path, config)),
+        Err(source) => Err(RunError::Document { path, source: Box::new(source) }),
     }
 }
 

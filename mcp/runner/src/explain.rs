@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::InputError;
 use crate::config::{MAX_DOCUMENT, middleware};
+use crate::document::run_config;
 
 /// The longest claims, answer and arguments, in bytes. A token is in a header, and arguments in a body.
 const MAX_CLAIMS: u64 = 64 << 10;
@@ -126,7 +127,10 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), InputError> {
         return Err(second.fail("file", "is standard input, which another flag reads", "write it into a file"));
     }
 
-    let document = input::run_config(&config.read(MAX_DOCUMENT)?).map_err(|error| config.error(error))?;
+    let document = run_config(&config.read(MAX_DOCUMENT)?).map_err(|error| config.error(error))?;
+    for member in &document.unknown_members {
+        let _ = writeln!(std::io::stderr(), "note: {member} is not known, and has no effect");
+    }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings {
         server_name: document.name.clone(),

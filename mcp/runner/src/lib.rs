@@ -11,6 +11,7 @@ mod check_login;
 mod clients;
 mod config;
 mod diagnostics;
+mod document;
 mod error;
 mod explain;
 mod health;

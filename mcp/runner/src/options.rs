@@ -137,8 +137,8 @@ pub(crate) enum Command {
 /// Flags of `run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunOptions {
-    /// The RunConfig document [default: the first of /etc/runconfig/runconfig.json, /etc/toolhive/runconfig.json and
-    /// ./runconfig.json that exists].
+    /// The RunConfig, or the ConfigMap that holds it as kubectl prints it, in JSON or YAML [default: the first of
+    /// /etc/runconfig/runconfig.json, /etc/toolhive/runconfig.json and ./runconfig.json that exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address to listen on [default: host and port of the RunConfig]. Port 0 takes a free one, which the log names.

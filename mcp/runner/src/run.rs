@@ -9,7 +9,7 @@ use mcp_credentials::Provided;
 use mcp_listener::{Given, Limits, Server, Workers};
 use mcp_middleware::ProxySettings;
 use mcp_redis::Clients;
-use mcp_runconfig::{ProxyMode, RunConfig, Transport};
+use mcp_runconfig::{ProxyMode, RunConfig, TOKEN_EXCHANGE, Transport};
 use mcp_transport::Closed;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -60,6 +60,13 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     if !ignored.is_empty() {
         tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
     }
+    if !config.unknown_members.is_empty() {
+        let members = config.unknown_members.join(", ");
+        tracing::warn!(
+            members,
+            "ignoring members of the RunConfig that are not known: a guard among them does not guard"
+        );
+    }
     warn_of_unread_variables();
     let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
     let drain_delay = options.drain_delay;
@@ -79,6 +86,7 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
         let entries = middleware(&config);
         let login = entries.iter().any(|entry| demands_login(&entry.config));
+        let wants_token = login || entries.iter().any(|entry| entry.config.kind == TOKEN_EXCHANGE);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let root = options.files_root.as_deref();
         let clients = Clients::new(environment.redis_password.clone().below(root), root, Arc::clone(&provider));
@@ -144,6 +152,12 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
             drain: CancellationToken::new(),
         });
         app.chain.announce();
+        if !wants_token && !app.chain.judges_messages() {
+            tracing::warn!(
+                "the RunConfig asks for no guard: no login, policies, tool filter, webhooks or rate limits; whoever reaches the proxy may \
+                 call every tool"
+            );
+        }
         tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
         let serving = tokio::spawn(server.serve(workers, Arc::clone(&app), app.drain.clone()));
         let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));

@@ -43,6 +43,9 @@ struct Error {
 pub(crate) fn exchanged(answer: &Response<Bytes>, subject: &str, audience: &str) -> Result<Given, Failure> {
     let members = members(answer)?;
     let types = ["access_token", "jwt"].map(|short| format!("urn:ietf:params:oauth:token-type:{short}"));
+    if members.issued_token_type.is_empty() {
+        return Err(unusable("has no issued_token_type, which RFC 8693 asks for"));
+    }
     if !types.contains(&members.issued_token_type) {
         return Err(unusable("has an issued_token_type that is no access token's"));
     }
@@ -241,6 +244,17 @@ mod tests {
         }
         for aud in [json!("backend"), json!(["other", "backend"])] {
             assert!(exchanged(&good(&json!({"access_token": jwt(&json!({"aud": aud}))})), "s", "backend").is_ok());
+        }
+    }
+
+    #[test]
+    fn a_missing_type_is_told_from_another_one() {
+        for (issued, words) in [
+            (json!(""), "has no issued_token_type"),
+            (json!("urn:ietf:params:oauth:token-type:refresh_token"), "that is no access token's"),
+        ] {
+            let failure = exchanged(&good(&json!({"issued_token_type": issued})), "s", "").err().unwrap();
+            assert!(failure.reason().contains(words), "{failure:?}");
         }
     }
 

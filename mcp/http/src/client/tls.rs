@@ -9,7 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, ExtendedKeyPurpose, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, ExtendedKeyPurpose, OtherError, RootCertStore,
+    SignatureScheme,
 };
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -130,7 +131,9 @@ impl ServerCertVerifier for Verifier {
             Trust::Any => Ok(ServerCertVerified::assertion()),
             Trust::Chains { given, .. } if given.contains(end_entity) => verify_given(end_entity, server_name, now),
             Trust::Chains { authorities, .. } => {
-                authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+                let verified =
+                    authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+                verified.map_err(in_words)
             }
         }
     }
@@ -155,6 +158,20 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+/// The error about a server that shows an authority's certificate, in a sentence: that of webpki is a name in its code.
+fn in_words(error: rustls::Error) -> rustls::Error {
+    match &error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(cause)))
+            if cause.to_string() == "CaUsedAsEndEntity" =>
+        {
+            let sentence: Box<dyn std::error::Error + Send + Sync> =
+                "the server shows a CA certificate; issue one with CA:FALSE, or put it into the CA bundle".into();
+            rustls::Error::Other(OtherError(sentence.into()))
+        }
+        _ => error,
     }
 }
 
@@ -208,6 +225,25 @@ BAUwAwEB/zAKBggqhkjOPQQDAgNJADBGAiEA0IqYUcGqwxTfjk9nh52QoJ1NfhJu
 ";
     const NO_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\ndGhpcyBpcyBub25l\n-----END CERTIFICATE-----\n";
     const NO_BASE64: &str = "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n";
+
+    #[test]
+    fn an_authority_that_is_shown_by_a_server_is_named() {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let Ok(Trust::Chains { authorities, .. }) = chains(Some(GOOD.as_bytes()), &provider) else {
+            panic!("no trust")
+        };
+        // As with the system's roots.
+        let trust = Trust::Chains { authorities, given: Vec::new() };
+        let verifier = Verifier { algorithms: provider.signature_verification_algorithms, trust };
+        let shown = CertificateDer::from_pem_slice(GOOD.as_bytes()).unwrap();
+        let (name, now) =
+            (ServerName::try_from("webhook").unwrap(), UnixTime::since_unix_epoch(seconds(1_795_900_000)));
+        let error = verifier.verify_server_cert(&shown, &[], &name, &[], now).unwrap_err().to_string();
+        assert!(
+            error.ends_with("shows a CA certificate; issue one with CA:FALSE, or put it into the CA bundle"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn one_bad_entry_of_a_ca_bundle_does_not_spoil_the_rest() {

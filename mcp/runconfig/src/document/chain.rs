@@ -34,8 +34,9 @@ pub use self::{
     tool_filter::{TOOL_CALL_FILTER, TOOL_FILTER, ToolFilterParameters, ToolOverride},
 };
 use crate::{
-    MiddlewareConfig, Parameters as _, ParseError, RunConfig,
-    decode::fold,
+    MiddlewareConfig, ParseError, RunConfig,
+    decode::read_noting,
+    names::{Unknown, fold},
     webhook::{self, WebhookConfig, WebhookParameters},
 };
 
@@ -95,8 +96,8 @@ struct Row {
     flags: &'static [&'static str],
     /// The parameters that a document's members make; none where they do not ask for it.
     of: fn(&RunConfig) -> Option<Typed>,
-    /// Reads parameters.
-    read: fn(Value) -> Result<Typed, ParseError>,
+    /// Reads parameters at a path, and notes the members that are not known.
+    read: fn(Value, &str, &Unknown) -> Result<Typed, ParseError>,
 }
 
 const fn built(kind: &'static str) -> Row {
@@ -111,7 +112,7 @@ const fn later(kind: &'static str) -> Row {
         yields: false,
         flags: &[],
         of: |_| None,
-        read: |value| Ok(Typed::Other(value)),
+        read: |value, _, _| Ok(Typed::Other(value)),
     }
 }
 
@@ -133,14 +134,14 @@ static TABLE: &[Row] = &[
         of: |RunConfig { audit_config, audit_config_path, transport, .. }| {
             AuditParameters::of(audit_config.as_ref(), audit_config_path, transport.as_str()).map(Typed::Audit)
         },
-        read: |value| AuditParameters::read(value, "").map(Typed::Audit),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::Audit),
         ..built(AUDIT)
     },
     Row {
         members: &[("parameters.oidc_config", "oidc_config")],
         flags: &["jwks-", "oidc-", "resource-url"],
         of: |config| Some(Typed::Auth(AuthParameters { oidc_config: config.oidc_config.clone() })),
-        read: |value| AuthParameters::read(value, "").map(Typed::Auth),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::Auth),
         ..built(AUTH)
     },
     Row { members: &[("", "upstream_swap_config"), ("", "embedded_auth_server_config")], ..later("upstreamswap") },
@@ -150,7 +151,7 @@ static TABLE: &[Row] = &[
         yields: true,
         flags: &["token-exchange-"],
         of: |config| TokenExchangeParameters::of(config).map(Typed::TokenExchange),
-        read: |value| TokenExchangeParameters::read(value, "").map(Typed::TokenExchange),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::TokenExchange),
         ..built(TOKEN_EXCHANGE)
     },
     TOOLS,
@@ -164,7 +165,7 @@ static TABLE: &[Row] = &[
             let (server_name, transport) = (name.clone(), transport.to_string());
             Some(Typed::Telemetry(TelemetryParameters { config, server_name, transport }))
         },
-        read: |value| TelemetryParameters::read(value, "").map(Typed::Telemetry),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::Telemetry),
         ..built(TELEMETRY)
     },
     Row {
@@ -176,7 +177,7 @@ static TABLE: &[Row] = &[
         ],
         yields: true,
         of: |config| RateLimitParameters::of(config).map(Typed::RateLimit),
-        read: |value| RateLimitParameters::read(value, "").map(Typed::RateLimit),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::RateLimit),
         ..built(RATE_LIMIT)
     },
     Row {
@@ -212,7 +213,7 @@ static TABLE: &[Row] = &[
     Row {
         members: &[("parameters.aws_sts_config", "aws_sts_config")],
         of: |config| AwsStsParameters::of(config).map(Typed::AwsSts),
-        read: |value| AwsStsParameters::read(value, "").map(Typed::AwsSts),
+        read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::AwsSts),
         ..built(AWS_STS)
     },
     Row {
@@ -242,14 +243,14 @@ const TOOLS: Row = Row {
         let asked = !(filter_tools.is_empty() && tools_override.is_empty());
         asked.then_some(Typed::Tools(ToolFilterParameters { filter_tools, tools_override }))
     },
-    read: |value| ToolFilterParameters::read(value, "").map(Typed::Tools),
+    read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::Tools),
     ..built(TOOL_FILTER)
 };
 
 const WEBHOOKS: Row = Row {
     yields: true,
     flags: &["webhook-"],
-    read: |value| WebhookParameters::read(value, "").map(Typed::Webhooks),
+    read: |value, path, unknown| read_noting(value, path, unknown).map(Typed::Webhooks),
     ..built(webhook::VALIDATING)
 };
 
@@ -290,13 +291,30 @@ pub fn of(config: &RunConfig) -> Vec<MiddlewareConfig> {
 /// The parameters of an entry, in their type as far as they fit it.
 pub(crate) fn typed(MiddlewareConfig { kind, parameters }: &MiddlewareConfig) -> Typed {
     let row = TABLE.iter().find(|row| row.kind == *kind && parameters.is_object());
-    row.and_then(|row| (row.read)(parameters.clone()).ok()).unwrap_or_else(|| Typed::Other(parameters.clone()))
+    let read = |row: &Row| (row.read)(parameters.clone(), "", &Unknown::default()).ok();
+    row.and_then(read).unwrap_or_else(|| Typed::Other(parameters.clone()))
+}
+
+/// Notes the members of the entries' parameters that are not known.
+pub(crate) fn note_unknown(config: &RunConfig, unknown: &Unknown) {
+    let lists = [
+        ("middleware_configs", &config.middleware_configs),
+        ("additional_middleware_configs", &config.additional_middleware_configs),
+    ];
+    for (list, entries) in lists {
+        for (at, MiddlewareConfig { kind, parameters }) in entries.iter().enumerate() {
+            if let Some(row) = TABLE.iter().find(|row| row.kind == *kind) {
+                // Parameters that do not fit are an error where they are used.
+                let _ = (row.read)(parameters.clone(), &format!("{list}[{at}].parameters"), unknown);
+            }
+        }
+    }
 }
 
 /// The member of a document, as it spells it, that asks for middleware which the proxies of this version do not have.
 pub(crate) fn unbuilt(document: &Map<String, Value>) -> Option<String> {
     let later: Vec<_> = TABLE.iter().filter(|row| !row.built).flat_map(|row| row.members).collect();
-    let asks = |name: &str| later.iter().any(|(_, member)| *member == fold(name));
+    let asks = |name: &str| later.iter().any(|(_, member)| fold(member) == fold(name));
     document.iter().find(|(name, value)| is_set(value) && asks(name)).map(|(name, _)| name.clone())
 }
 

@@ -36,6 +36,24 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
     let table: Vec<(&str, String, &[&str], &[&str])> = vec![
         ("not JSON", "{".into(), &[], &["document", "is not JSON", "write one JSON object"]),
         ("not an object", "[]".into(), &[], &["document", "write one JSON object"]),
+        (
+            "a ConfigMap",
+            json!({"kind": "ConfigMap", "data": {"runconfig.json": http(json!({"port": "8080"}))}}).to_string(),
+            &[],
+            &["data.runconfig.json: port: is a string"],
+        ),
+        (
+            "a ConfigMap in YAML",
+            format!("kind: ConfigMap\ndata:\n  runconfig.json: '{}'\n", http(json!({"remote_url": "far.example"}))),
+            &[],
+            &["remote_url: is not a URL"],
+        ),
+        (
+            "a ConfigMap of another",
+            r#"{"kind":"ConfigMap","data":{}}"#.into(),
+            &[],
+            &["data.runconfig.json", "<server>-runconfig"],
+        ),
         ("wrong type", http(json!({"port": "8080"})), &[], &["port: is a string", "write an integer"]),
         ("no transport", document("", &json!({})), &[], &["transport: is missing", "streamable-http"]),
         ("unknown middleware", chain(json!({"type": "teleport"})), &[], &["middleware_configs[0].type", "teleport"]),
@@ -128,7 +146,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             "remote on this machine",
             http(json!({"remote_url": "https://localhost:1/", "portcullis": {"allow_private_endpoint": true}})),
             &[],
-            &["remote_url: host \"localhost\"", "name another server"],
+            &["remote_url: host \"localhost\"", "name another server, or see --allow-endpoint-cidr"],
         ),
         (
             "open paths of a server behind a pipe",

@@ -46,5 +46,7 @@ async fn a_token_in_a_file_is_used_as_it_is_now() {
     eventually("the new token", || async { shown().await.filter(|token| token == "Bearer two") }).await;
     std::fs::remove_file(&file).unwrap();
     eventually("the loss of the file", || async { shown().await.is_none().then_some(()) }).await;
-    assert_eq!(runner.post(&[], PING).await.status, 502, "no request goes on without it");
+    let answer = runner.post(&[], PING).await;
+    let expected = (502, "The proxy's login at the server failed");
+    assert_eq!((answer.status, &*answer.body), expected, "no request goes on without it");
 }

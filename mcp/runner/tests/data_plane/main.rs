@@ -65,4 +65,5 @@ mod telemetry_export;
 mod token_exchange;
 mod token_exchange_faults;
 mod tool_filter;
+mod warnings;
 mod whole_bodies;

@@ -78,6 +78,7 @@ async fn each_answer_of_the_provider_has_its_status() {
         assert!(challenged, "{case}: a client learns where tokens come from");
         assert_eq!(answer.header("retry-after"), (answer.status == 503).then_some("1"), "{case}");
     }
+    it.runner.logged("client_secret=true").await;
     it.issuer.down().await;
     let answer = it.call(PING).await;
     assert_eq!((answer.status, &*answer.body), unavailable, "reset: {answer:?}");
@@ -98,6 +99,7 @@ async fn a_refused_call_asks_the_provider_for_nothing() {
         "authz_config": {"version": "1.0", "type": "cedarv1", "cedar": {"policies": policies, "entities_json": "[]"}},
     });
     let it = Exchanging::start(&members, &[]).await;
+    it.runner.logged("client_secret=false").await;
     let call = |tool: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
     for (case, body) in [("filtered", call("other")), ("forbidden", call("bad")), ("no message", "{".to_owned())] {
         let answer = it.call(&body).await;

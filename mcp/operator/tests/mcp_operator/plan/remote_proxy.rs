@@ -352,7 +352,10 @@ fn the_kubernetes_api_is_no_remote_server_by_its_address_nor_by_any_of_its_names
     ] {
         let message = refused(url, api).expect("refused");
         assert!(message.starts_with(&format!("spec.remoteUrl: host {host:?} is ")), "{message}");
-        assert!(message.ends_with("or the Kubernetes API; name another server"), "{message}");
+        assert!(
+            message.ends_with("or the Kubernetes API; name another server, or see --allow-endpoint-cidr"),
+            "{message}"
+        );
     }
     for (url, api) in [("https://10.96.0.2", api), ("https://10.96.0.1", None), ("https://mcp.api.example.com", name)] {
         assert_eq!(refused(url, api), None, "{url}");

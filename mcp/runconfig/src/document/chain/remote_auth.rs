@@ -19,57 +19,55 @@ pub const TOKEN_INJECTION: &str = "oauth-token-injection";
 #[serde(default)]
 pub struct RemoteAuthConfig {
     /// The client by which the proxy gets tokens.
-    #[serde(alias = "ClientID", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub client_id: String,
     /// The password of that client, or the secret that has it as `<name>,target=<where>`.
-    #[serde(alias = "ClientSecret", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub client_secret: String,
     /// A file with that password.
-    #[serde(alias = "ClientSecretFile", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub client_secret_file: String,
     /// The scopes to ask for.
-    #[serde(alias = "Scopes", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
     /// Whether no browser is opened for a person to log in with.
-    #[serde(alias = "SkipBrowser", skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub skip_browser: bool,
     /// The time for a person to log in.
     #[serde(
-        alias = "Timeout",
         skip_serializing_if = "Option::is_none",
         serialize_with = "nanoseconds",
         deserialize_with = "positive_duration"
     )]
     pub timeout: Option<Duration>,
     /// The port to which a browser comes back; 0 means not said.
-    #[serde(alias = "CallbackPort", skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub callback_port: u16,
     /// Whether a browser's login is bound to its beginning (RFC 7636).
-    #[serde(alias = "UsePKCE")]
     pub use_pkce: bool,
     /// The server that tokens are for (RFC 8707).
-    #[serde(alias = "Resource", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource: String,
     /// The provider of tokens.
-    #[serde(alias = "Issuer", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub issuer: String,
     /// Where a browser begins a login.
-    #[serde(alias = "AuthorizeURL", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub authorize_url: String,
     /// Where tokens are given.
-    #[serde(alias = "TokenURL", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub token_url: String,
     /// More parameters of a login.
-    #[serde(alias = "OAuthParams", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub oauth_params: BTreeMap<String, String>,
     /// The name of the parameter with the scopes, where it is another than `scope`.
-    #[serde(alias = "ScopeParamName", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub scope_param_name: String,
     /// The token to show, or the secret that has it as `<name>,target=<where>`.
-    #[serde(alias = "BearerToken", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub bearer_token: String,
     /// A file with that token.
-    #[serde(alias = "BearerTokenFile", skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub bearer_token_file: String,
     /// When a token that ToolHive has kept expires, which it writes always.
     pub cached_token_expiry: String,
