@@ -1,7 +1,10 @@
-//! Webhooks that are asked about requests: one of them, as a configuration says it.
+//! Webhooks that are asked about requests, as a configuration says them.
+
+use std::collections::BTreeMap;
 
 use mcp_api::v1alpha1::{SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
 use mcp_runconfig::{chain::WEBHOOK_MATCH, webhook::Match};
+use mcp_wire::is_method;
 
 use crate::{
     digest::short_hash,
@@ -11,6 +14,33 @@ use crate::{
 
 /// Where the files of webhooks are mounted.
 const ROOT: &str = "/etc/toolhive/webhooks";
+
+/// Warnings about webhooks, each with its list and its place there, that are valid and that their author may not mean: two of one name, which
+/// ToolHive allows, and methods that MCP does not have.
+pub fn warnings<'a>(webhooks: impl Iterator<Item = (&'static str, usize, &'a Webhook)>) -> Vec<String> {
+    let (mut names, mut warnings) = (BTreeMap::new(), Vec::new());
+    for (kind, at, webhook) in webhooks {
+        let (field, name) = (format!("spec.{kind}[{at}]"), &webhook.name);
+        if let Some(other) = names.get(name) {
+            warnings.push(format!(
+                "{field}.name: {name:?} is the name of {other} as well: logs, metrics and denied_by of audit events do not tell them \
+                 apart; choose another name"
+            ));
+        } else {
+            names.insert(name, field.clone());
+        }
+        let methods = webhook.matches.iter().flat_map(|lists| lists.methods.iter().flatten());
+        warnings.extend(methods.filter(|text| !text.contains('*') && !is_method(text)).map(|method| {
+            // A client of the API server sees the first 256 characters of a warning.
+            let method: String = method.chars().take(64).collect();
+            format!(
+                "{field}.match.methods: {method:?} is none of MCP's methods, so no message of MCP matches it; write one such as \
+                 tools/call, or a glob such as tools/*"
+            )
+        }));
+    }
+    warnings
+}
 
 /// The fields that the proxies' image would not heed, each with the problem: it would ask the webhook about everything, and do as it says.
 pub fn unheeded(webhook: &Webhook, settings: &Settings) -> impl Iterator<Item = (&'static str, String)> + use<> {

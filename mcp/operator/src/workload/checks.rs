@@ -105,10 +105,10 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
 pub fn advice<W: Workload>(workload: &W, configs: &Configs) -> Vec<String> {
     let requested = workload.uses();
     let target = target(workload, &requested);
-    let each = requested.uses.iter().filter_map(|asked| {
-        let part = asked.found(configs)?.part(asked, &target);
-        let said = part.misfit.map(|misfit| misfit.problem).or(part.warning)?;
-        Some(format!("{}: {} {said}", asked.field, asked.title()))
+    let each = requested.uses.iter().flat_map(|asked| {
+        let part = asked.found(configs).map(|config| config.part(asked, &target));
+        let said = part.map(|part| part.misfit.map_or(part.warnings, |misfit| vec![misfit.problem]));
+        said.unwrap_or_default().into_iter().map(|said| format!("{}: {} {said}", asked.field, asked.title()))
     });
     each.collect()
 }

@@ -10,18 +10,25 @@ use mcp_api::v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec};
 use mcp_plan::{
     oauth::header_problem,
     problem::Problem,
-    reference::{SecretVariable, incomplete_key},
+    reference::{Reference, SECRET, SecretVariable, incomplete_key},
     workload::proxy::variable,
 };
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 
 /// The field that names the Secrets.
-pub(super) const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
+const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
 const PLAIN_FIELD: &str = "spec.headerForward.addPlaintextHeaders";
 
 /// The headers whose values are in Secrets.
 pub(super) fn from_secrets(spec: &MCPRemoteProxySpec) -> &[HeaderFromSecret] {
     spec.header_forward.as_ref().and_then(|it| it.add_headers_from_secret.as_deref()).unwrap_or_default()
+}
+
+/// The Secrets with those values.
+pub(super) fn references(spec: &MCPRemoteProxySpec) -> impl Iterator<Item = Reference> {
+    from_secrets(spec).iter().enumerate().map(|(at, HeaderFromSecret { value_secret_ref: it, .. })| {
+        Reference::of_proxy(format!("{SECRET_FIELD}[{at}].valueSecretRef"), SECRET, &it.name).with_key(&it.key)
+    })
 }
 
 /// The document's member; none where no header is added.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMode};
 use mcp_plan::{
     problem::Problem,
-    reference::{Content, MountedFile, Reference, Source, incomplete_key},
+    reference::{Content, MountedFile, Reference, incomplete_key},
     settings::Settings,
     webhooks::{field, file_of, references, selected, unheeded},
 };
@@ -14,46 +14,41 @@ use mcp_runconfig::{
     webhook::{self, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
 };
 
-/// The two lists of a configuration.
-const LISTS: [&str; 2] = ["validating", "mutating"];
-
 /// Every rule the configuration breaks; empty when workloads may refer to it.
 pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut files = BTreeMap::new();
-    for kind in LISTS {
-        for (at, webhook) in list(spec, kind).iter().enumerate() {
-            let mut broken = |field: &str, message: &str| {
-                let field_name = field.rsplit('.').next().unwrap_or(field);
-                problems.push(Problem::new(
-                    format!("spec.{kind}[{at}].{field}"),
-                    format!("{kind} webhook[{at}] {:?}: {field_name} {message}", webhook.name),
-                ));
-            };
-            let (config, named) = match translate(kind, webhook) {
-                Ok(translated) => translated,
-                Err(problem) => {
-                    broken("timeout", &problem);
-                    continue;
-                }
-            };
-            for problem in config.problems() {
-                broken(field(problem.field), &problem.message);
+    for (kind, at, webhook) in each(spec) {
+        let mut broken = |field: &str, message: &str| {
+            let field_name = field.rsplit('.').next().unwrap_or(field);
+            problems.push(Problem::new(
+                format!("spec.{kind}[{at}].{field}"),
+                format!("{kind} webhook[{at}] {:?}: {field_name} {message}", webhook.name),
+            ));
+        };
+        let (config, named) = match translate(kind, webhook) {
+            Ok(translated) => translated,
+            Err(problem) => {
+                broken("timeout", &problem);
+                continue;
             }
-            for (field, reference) in references(webhook) {
-                if let Some(message) = incomplete_key(&reference.name, &reference.key) {
-                    broken(field, message);
-                }
+        };
+        for problem in config.problems() {
+            broken(field(problem.field), &problem.message);
+        }
+        for (field, reference) in references(webhook) {
+            if let Some(message) = incomplete_key(&reference.name, &reference.key) {
+                broken(field, message);
             }
-            for file in named {
-                let directory = file.directory.clone();
-                if files.entry(directory).or_insert_with(|| file.clone()) != &file {
-                    broken("name", "collides with another webhook's files; choose another name");
-                }
+        }
+        for file in named {
+            let directory = file.directory.clone();
+            if files.entry(directory).or_insert_with(|| file.clone()) != &file {
+                broken("name", "collides with another webhook's files; choose another name");
             }
         }
     }
-    if LISTS.iter().all(|kind| list(spec, kind).is_empty()) {
+    if each(spec).next().is_none() {
         problems.push(Problem::new("spec", "at least one validating or mutating webhook must be defined"));
     }
     problems
@@ -121,37 +116,30 @@ fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<Mounte
 
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
 pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
-    let mut all = Vec::new();
-    let mut each = |kind: &str| -> Vec<WebhookConfig> {
-        let translated = list(spec, kind).iter().filter_map(|webhook| translate(kind, webhook).ok());
-        translated
-            .map(|(webhook, files)| {
-                all.extend(files);
-                webhook
-            })
-            .collect()
-    };
-    let (mutating, validating) = (each("mutating"), each("validating"));
+    let (mut mutating, mut validating, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, _, webhook) in each(spec) {
+        let Ok((config, files)) = translate(kind, webhook) else { continue };
+        let list = if kind == "mutating" { &mut mutating } else { &mut validating };
+        list.push(config);
+        all.extend(files);
+    }
     (mutating, validating, all)
 }
 
 /// The Secrets that it names.
 pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
     let each = each(spec).flat_map(|(kind, at, webhook)| {
-        let reference = move |(field, it): (&str, &SecretKeyRef)| {
-            Reference::to_source(format!("spec.{kind}[{at}].{field}"), &Source::Secret(it.name.clone()))
-        };
+        let reference =
+            move |(field, it): (&str, &SecretKeyRef)| Reference::to_key(format!("spec.{kind}[{at}].{field}"), it);
         references(webhook).map(reference)
     });
     each.collect()
 }
 
 /// Every webhook, with its list and its place there.
-fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
-    LISTS.into_iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
-}
-
-fn list<'a>(spec: &'a MCPWebhookConfigSpec, kind: &str) -> &'a [Webhook] {
-    let list = if kind == "validating" { &spec.validating } else { &spec.mutating };
-    list.as_deref().unwrap_or_default()
+pub(super) fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
+    let lists = [("validating", &spec.validating), ("mutating", &spec.mutating)];
+    lists
+        .into_iter()
+        .flat_map(|(kind, list)| list.iter().flatten().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
 }
