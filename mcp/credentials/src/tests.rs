@@ -76,13 +76,13 @@ async fn an_exchange_that_could_not_work_stops_the_start() {
             config(json!({"header_strategy": "custom", "external_token_header_name": "Host"})),
             given(),
             ".external_token_header_name",
-            "which nobody can set",
+            "\"Host\" is a header that requests have",
         ),
         (
             config(json!({"header_strategy": "custom", "external_token_header_name": "Cookie"})),
             given(),
             ".external_token_header_name",
-            "which nobody can set",
+            "\"Cookie\" is a header that requests have",
         ),
         (
             config(json!({"header_strategy": "custom", "external_token_header_name": "a b"})),

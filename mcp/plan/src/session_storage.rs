@@ -11,7 +11,7 @@ use mcp_runconfig::{
 };
 
 use crate::{
-    config::{Config, ConfigUse, Needs, Requested, Role, Sessions, Target, Terms, Words},
+    config::{Config, ConfigUse, Needs, Requested, Role, SETTING_MISSING, Sessions, Target, Terms, Words},
     digest::short_digest,
     problem::Problem,
     reference::{Content, MountedFile, Reference, SECRET, SecretVariable, Source, incomplete_key},
@@ -163,8 +163,8 @@ impl Config for Shared {
 
     fn references(&self) -> Vec<Reference> {
         let secret = |(field, it): (&'static str, &SecretKeyRef)| Reference {
-            while_missing: "until then the proxy stays as it is",
-            ..Reference::of_proxy(field, SECRET, &it.name)
+            while_missing: SETTING_MISSING,
+            ..Reference::of_proxy(field, SECRET, &it.name).with_key(&it.key)
         };
         self.secrets().map(secret).collect()
     }

@@ -1,7 +1,14 @@
-//! Webhooks that are asked about requests: one of them, as a configuration says it.
+//! Webhooks that are asked about requests, as a configuration says them.
 
-use mcp_api::v1alpha1::{SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
-use mcp_runconfig::{chain::WEBHOOK_MATCH, webhook::Match};
+use std::collections::BTreeMap;
+
+use mcp_api::v1alpha1::{FailurePolicy, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
+use mcp_runconfig::{
+    chain::WEBHOOK_MATCH,
+    duration,
+    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+};
+use mcp_wire::is_method;
 
 use crate::{
     digest::short_hash,
@@ -11,6 +18,33 @@ use crate::{
 
 /// Where the files of webhooks are mounted.
 const ROOT: &str = "/etc/toolhive/webhooks";
+
+/// Warnings about webhooks, each with its list and its place there, that are valid and that their author may not mean: two of one name, which
+/// ToolHive allows, and methods that MCP does not have.
+pub fn warnings<'a>(webhooks: impl Iterator<Item = (&'static str, usize, &'a Webhook)>) -> Vec<String> {
+    let (mut names, mut warnings) = (BTreeMap::new(), Vec::new());
+    for (kind, at, webhook) in webhooks {
+        let (field, name) = (format!("spec.{kind}[{at}]"), &webhook.name);
+        if let Some(other) = names.get(name) {
+            warnings.push(format!(
+                "{field}.name: {name:?} is the name of {other} as well: logs, metrics and denied_by of audit events do not tell them \
+                 apart; choose another name"
+            ));
+        } else {
+            names.insert(name, field.clone());
+        }
+        let methods = webhook.matches.iter().flat_map(|lists| lists.methods.iter().flatten());
+        warnings.extend(methods.filter(|text| !text.contains('*') && !is_method(text)).map(|method| {
+            // A client of the API server sees the first 256 characters of a warning.
+            let method: String = method.chars().take(64).collect();
+            format!(
+                "{field}.match.methods: {method:?} is none of MCP's methods, so no message of MCP matches it; write one such as \
+                 tools/call, or a glob such as tools/*"
+            )
+        }));
+    }
+    warnings
+}
 
 /// The fields that the proxies' image would not heed, each with the problem: it would ask the webhook about everything, and do as it says.
 pub fn unheeded(webhook: &Webhook, settings: &Settings) -> impl Iterator<Item = (&'static str, String)> + use<> {
@@ -27,15 +61,66 @@ pub fn unheeded(webhook: &Webhook, settings: &Settings) -> impl Iterator<Item = 
 }
 
 /// The selector of the proxy's document.
-pub fn selected(lists: Option<&WebhookMatch>) -> Match {
+fn selected(lists: Option<&WebhookMatch>) -> Match {
     let WebhookMatch { methods, principals, tools } = lists.cloned().unwrap_or_default();
     Match { methods, tools, principals }
+}
+
+/// What the proxy reads of one webhook, and the files it needs for it.
+///
+/// # Errors
+/// A timeout that is not a duration.
+pub fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
+    let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
+        None => 0,
+        Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
+    };
+    let mut files = Vec::new();
+    let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
+        let Some(reference) = reference else { return String::new() };
+        let file = file_of((kind, webhook, purpose), name, content, reference);
+        let path = file.path();
+        files.push(file);
+        path
+    };
+    let tls = webhook.tls_config.as_ref().map(|tls| {
+        let certificate = tls.client_cert_secret_ref.as_ref();
+        let key = certificate.map_or(Content::Bytes, |certificate| Content::KeyOf {
+            secret: certificate.name.clone(),
+            key: certificate.key.clone(),
+        });
+        TlsConfig {
+            ca_bundle_path: file("tls_ca", "ca.crt", Content::Authorities, tls.ca_secret_ref.as_ref()),
+            client_cert_path: file("tls_client_cert", "tls.crt", Content::Certificate, certificate),
+            client_key_path: file("tls_client_key", "tls.key", key, tls.client_key_secret_ref.as_ref()),
+            insecure_skip_verify: tls.insecure_skip_verify.unwrap_or_default(),
+        }
+    });
+    let config = WebhookConfig {
+        name: webhook.name.clone(),
+        url: webhook.url.clone(),
+        timeout: Timeout::from_nanos(nanos),
+        failure_policy: match webhook.failure_policy {
+            FailurePolicy::Fail => webhook::FailurePolicy::Fail,
+            FailurePolicy::Ignore => webhook::FailurePolicy::Ignore,
+        },
+        tls_config: tls,
+        hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
+        portcullis: WebhookAdditions {
+            r#match: selected(webhook.matches.as_ref()),
+            mode: match webhook.mode {
+                WebhookMode::Enforce => Mode::Enforce,
+                WebhookMode::Shadow => Mode::Shadow,
+            },
+        },
+    };
+    Ok((config, files))
 }
 
 /// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The
 /// identifier names directory and volume. A trial takes no proxy down: a shadow's file may be missing, and is another one than that of
 /// the webhook of its name that decides.
-pub fn file_of(
+fn file_of(
     (kind, webhook, purpose): (&str, &Webhook, &str),
     file: &'static str,
     content: Content,
@@ -64,8 +149,8 @@ pub fn file_of(
 pub fn reference_of(webhook: &Webhook, path: &str, (field, secret): (&str, &SecretKeyRef)) -> Reference {
     let field = format!("{path}.{field}");
     match webhook.mode {
-        WebhookMode::Shadow => Reference::to_tried(field, &secret.name),
-        WebhookMode::Enforce => Reference::to_source(field, &Source::Secret(secret.name.clone())),
+        WebhookMode::Shadow => Reference::to_tried(field, secret),
+        WebhookMode::Enforce => Reference::to_key(field, secret),
     }
 }
 

@@ -81,7 +81,10 @@ pub enum EndpointError {
     )]
     Forbidden(String),
     /// Its host is in a private network.
-    #[error("host {0:?} is in a private network; name a public server, or allow private endpoints")]
+    #[error(
+        "host {0:?} is in a private network; name a public server, or allow private endpoints: spec.allowPrivateEndpoint of an \
+         MCPRemoteProxy, spec.inline.jwksAllowPrivateIP of an MCPOIDCConfig"
+    )]
     Private(String),
 }
 

@@ -38,9 +38,9 @@ pub use document::chain::{
     HeaderForwardParameters, LONGEST_PERIOD, MCP_ENDPOINTS, OidcConfig, PdpConfig, PdpContext, PdpHttp, RATE_LIMIT,
     RateLimit, RateLimitConfig, RateLimitParameters, RemoteAuthConfig, RoleMapping, SHADOW_AUTHORIZATION, TELEMETRY,
     TOKEN_EXCHANGE, TOKEN_INJECTION, TOOL_CALL_FILTER, TOOL_FILTER, TelemetryConfig, TelemetryParameters,
-    TokenExchangeConfig, TokenExchangeParameters, ToolFilterParameters, ToolOverride, ToolRateLimit, is_aws_service,
-    is_claim_header, is_export_header, is_header_of_aws, is_header_of_credential, is_reserved_header,
-    may_hold_credential, same_header, secret_identifier, token_type,
+    TokenExchangeConfig, TokenExchangeParameters, ToolFilterParameters, ToolOverride, ToolRateLimit,
+    credential_header_problem, is_aws_service, is_claim_header, is_export_header, is_header_of_aws,
+    is_header_of_credential, is_reserved_header, same_header, secret_identifier, token_type,
 };
 pub use document::{
     MiddlewareConfig, ProxyMode, RunConfig, SCHEMA_VERSION, ScalingConfig, SessionRedis, SessionRedisTls, Transport,

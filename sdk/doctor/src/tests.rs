@@ -284,6 +284,9 @@ fn cases() -> &'static [(&'static str, Verdict, &'static str, Change)] {
         ("V3", Verdict::Info, "", |s| s.options.denial = Some("spec: Required".to_owned())),
         ("T1", Verdict::Fail, "\"finalizers\":null", |s| s.objects = deleted("2026-01-01T11:00:00Z")),
         ("T1", Verdict::Ok, "", |s| s.objects = deleted("2026-01-01T11:59:00Z")),
+        ("T1", Verdict::Info, "remove what it names", |s| s.objects = held("DeletionBlocked", "True", "Referenced")),
+        ("T1", Verdict::Info, "remove what it names", |s| s.objects = held("Ready", "False", "DeletionBlocked")),
+        ("T1", Verdict::Fail, "\"finalizers\":null", |s| s.objects = held("DeletionBlocked", "False", "Free")),
         // The generated configurations exempt the removal of finalizers.
         ("T2", Verdict::Ok, "", |s| {
             s.objects = deleted("2026-01-01T11:00:00Z");
@@ -397,4 +400,13 @@ fn deleted(at: &str) -> Look<Listed<(String, kube::api::DynamicObject)>> {
         "metadata": { "name": "b", "namespace": "a", "finalizers": ["x/y"], "deletionTimestamp": at },
     });
     Look::Seen(vec![("orders.shop.example".to_owned(), of(object))].into())
+}
+
+/// The same object, with a condition about its deletion.
+fn held(type_: &str, status: &str, reason: &str) -> Look<Listed<(String, kube::api::DynamicObject)>> {
+    let condition = json!({ "type": type_, "status": status, "reason": reason, "message": "carts: c" });
+    deleted("2026-01-01T11:00:00Z").map(|mut found| {
+        found.items[0].1.data["status"] = json!({ "conditions": [condition] });
+        found
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, header::AUTHORIZATION};
 use mcp_http::TokenFile;
 use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
-use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, may_hold_credential, token_type};
+use mcp_runconfig::{TokenExchangeConfig, TokenExchangeParameters, credential_header_problem, token_type};
 
 use super::question::Question;
 use super::{Inner, TokenExchange};
@@ -68,13 +68,10 @@ fn header(config: &TokenExchangeConfig) -> Result<HeaderName, (&'static str, Str
             Err((member, "is empty, and header_strategy is custom".to_owned(), "name the header"))
         }
         "custom" => match name.parse() {
-            Ok(header) if may_hold_credential(name) => Ok(header),
-            Ok(_) => Err((
-                member,
-                "is longer than 128 bytes, or a header of the connection or of each client, which nobody can set"
-                    .to_owned(),
-                "name another one",
-            )),
+            Ok(header) => match credential_header_problem(name) {
+                Some(problem) => Err((member, problem, "name another one")),
+                None => Ok(header),
+            },
             Err(_) => Err((member, "is not the name of a header".to_owned(), "use letters, digits and -")),
         },
         other => Err(("header_strategy", format!("{other:?} is not known"), "write replace or custom")),

@@ -107,10 +107,13 @@ pub fn warnings<W: Workload>(workload: &W, unsupported: &[&'static str], setting
 pub fn advice<W: Workload>(workload: &W, configs: &Configs) -> Vec<String> {
     let requested = workload.uses();
     let target = target(workload, &requested);
-    let each = requested.uses.iter().filter_map(|asked| {
-        let part = asked.found(configs)?.part(asked, &target);
-        let said = part.misfit.map(|misfit| misfit.problem).or(part.warning.map(Cow::Borrowed))?;
-        Some(format!("{}: {} {said}", asked.field, asked.title()))
+    let each = requested.uses.iter().flat_map(|asked| {
+        let part = asked.found(configs).map(|config| config.part(asked, &target));
+        let said = part.map(|part| match part.misfit {
+            Some(misfit) => vec![misfit.problem],
+            None => part.warnings.into_iter().map(Cow::Borrowed).collect(),
+        });
+        said.unwrap_or_default().into_iter().map(|said| format!("{}: {} {said}", asked.field, asked.title()))
     });
     each.collect()
 }

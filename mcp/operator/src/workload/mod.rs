@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use mcp_api::names::reason;
 use mcp_plan::{
-    config::{Behind, ConfigUse, Requested, Target, UseCondition, Uses},
+    config::{Behind, ConfigUse, Requested, Role, Target, UseCondition, Uses},
     reference::{Data, Reference},
     session_storage,
     settings::Settings,
@@ -149,6 +149,11 @@ pub trait Workload: Subject {
         None
     }
 
+    /// Whether the server behind it is called in clear text.
+    fn is_clear_text(&self) -> bool {
+        false
+    }
+
     /// Where clients inside the cluster reach it.
     fn url(&self) -> String;
 
@@ -223,6 +228,7 @@ fn target<W: Workload>(workload: &W, requested: &Requested) -> Target {
         namespace: namespace.to_owned(),
         url: workload.url(),
         behind: W::BEHIND,
+        in_clear_text: workload.is_clear_text(),
         has_login: requested.has(AUTH),
         added_headers: workload.added_headers(),
         in_group: workload.references().iter().any(|it| it.field == "spec.groupRef"),
@@ -235,9 +241,15 @@ impl Findings<'_> {
         self.push(Block { config: None, condition, reason, message });
     }
 
-    /// The condition of a configuration that cannot be used.
-    pub fn block_unusable(&mut self, UseCondition { kind, type_, reason, message, .. }: &UseCondition) {
-        self.push(Block { config: kind.clone(), condition: type_, reason, message: message.clone() });
+    /// The condition of a configuration that cannot be used. One that is tried keeps nothing from being rendered, unless it may exist `unseen`:
+    /// the proxy would roll twice.
+    fn report_unusable(&mut self, it: &UseCondition, unseen: bool) {
+        let (condition, reason, message) = (it.type_, it.reason, it.message.clone());
+        if it.role == Role::Trial && !unseen {
+            self.conditions.set(condition, ConditionStatus::False, reason, message);
+        } else {
+            self.push(Block { config: it.kind.clone(), condition, reason, message });
+        }
     }
 
     /// The part that this condition keeps from being rendered, if any.

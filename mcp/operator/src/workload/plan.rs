@@ -280,7 +280,7 @@ fn findings<'a, W: Workload>(inputs: &Inputs<'a, W>, uses: &Uses, refused: &[Pro
         findings.conditions.set(type_, ConditionStatus::True, reason, message.clone());
     }
     for condition in bad {
-        findings.block_unusable(condition);
+        findings.report_unusable(condition, inputs.unseen);
     }
     if !refused.is_empty() {
         findings.block(PODS_ALLOWED, "PodsRefused", sentences(refused));

@@ -60,13 +60,16 @@ impl InConfigMap {
 
 impl Config for InConfigMap {
     fn references(&self) -> Vec<Reference> {
-        vec![Reference::to_text("spec.authzConfig.configMap", &self.name)]
+        vec![Reference::to_text("spec.authzConfig.configMap", &self.name).with_key(&self.key)]
     }
 
     fn read_texts(&self, data: &Data) -> Result<Option<Arc<dyn Config>>, String> {
         let said = |problem: &str| format!("{}/{}: {problem}", self.source(), self.key);
-        let entry = data.entry(&self.source(), &self.key).ok_or_else(|| said("does not exist"))?;
-        let text = entry.text.as_deref().ok_or_else(|| said("is no text"))?;
+        if let Some(absence) = data.absence(&self.source(), &self.key) {
+            return Err(absence);
+        }
+        let entry = data.entry(&self.source(), &self.key);
+        let text = entry.and_then(|entry| entry.text.as_deref()).ok_or_else(|| said("is no text"))?;
         let document = self.read(text).map_err(|problem| said(&problem.to_string()))?;
         Ok(Some(Arc::new(document)))
     }

@@ -1,10 +1,6 @@
 //! The uses of a workload, looked up: whether each configuration exists and can be used, and what it brings.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::EnvVar;
 use mcp_api::names::{condition, reason};
@@ -14,8 +10,8 @@ use super::{BundleWords, Config, ConfigUse, Configs, Misfit, Needs, Origin, Part
 use crate::{
     additions::Additions,
     digest::short_digest_of,
-    problem::sentences,
-    reference::{Content, Data, MountedFile, SecretVariable, Source},
+    problem::{Problem, sentences},
+    reference::{Content, Data, MountedFile, Needed, SecretVariable, Source},
     settings::Settings,
 };
 
@@ -53,6 +49,8 @@ pub struct UseCondition {
     pub reason: &'static str,
     /// A sentence for the author.
     pub message: String,
+    /// The role of the configuration.
+    pub role: Role,
 }
 
 #[derive(Clone, Debug)]
@@ -215,12 +213,14 @@ impl Used {
         let unbuilt: Vec<_> = part.middleware.iter().copied().filter(lacks).collect();
         let misfit = part.misfit.map(|Misfit { reason, problem }| Fault::own(reason, &problem));
         (asked.role, asked.middleware, asked.mark) = (part.role, part.middleware, part.mark);
+        let role = asked.role;
         let problems = config.as_ref().map(|config| config.problems(settings)).unwrap_or_default();
         let needs = config.as_ref().filter(|_| problems.is_empty()).map(|config| config.needs(target, &asked.terms));
         let bundle = asked.words.and_then(|words| words.bundle).zip(needs.as_ref());
-        let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, kind.clone(), &needs.files, data));
+        let bundle = bundle.and_then(|(words, needs)| bundle_condition(words, kind.clone(), role, &needs.files, data));
+        let subject = if config.is_some() { what.clone() } else { format!("{}: {what}", asked.field) };
         let found = match (config, needs) {
-            (None, _) => Err(Fault::new(|words| words.not_found, "does not exist".to_owned())),
+            (None, _) => Err(Fault::new(|words| words.not_found, "does not exist; create it".to_owned())),
             (Some(_), None) => {
                 Err(Fault::new(|words| words.not_valid, format!("is not valid: {}", sentences(&problems))))
             }
@@ -228,7 +228,7 @@ impl Used {
                 let problem = format!("takes {}, which the image of the proxies does not have", unbuilt.join(", "));
                 Err(Fault::new(|words| words.not_valid, problem))
             }
-            (Some(config), Some(needs)) => Usable::of(config, needs, data, settings),
+            (Some(config), Some(needs)) => Usable::of(asked.field, config, needs, data, settings),
         };
         let words = asked.words;
         let (state, condition) = match misfit.map_or(found, Err) {
@@ -240,16 +240,17 @@ impl Used {
                     good: true,
                     reason: valid,
                     message,
+                    role,
                 };
                 (State::Usable(usable), words.map(valid))
             }
             Err(Fault { reason, problem }) => {
-                let message = format!("{what} {problem}");
+                let message = format!("{subject} {problem}");
                 let (type_, reason) = words
                     .as_ref()
                     .map_or((condition::VALID, reason::VALIDATION_FAILED), |words| (words.condition, reason.of(words)));
-                let condition =
-                    UseCondition { kind: kind.clone(), type_, good: false, reason, message: message.clone() };
+                let kind = kind.clone();
+                let condition = UseCondition { kind, type_, good: false, reason, message: message.clone(), role };
                 (State::Unusable(message), Some(condition))
             }
         };
@@ -267,17 +268,23 @@ impl Used {
 // === impl Usable ===
 
 impl Usable {
-    /// The configuration with these needs, where what it needs exists and can be used.
-    fn of(config: Arc<dyn Config>, needs: Needs, data: &Data, settings: &Settings) -> Result<Self, Fault> {
-        let (missing, broken) = faults(&needs, data);
+    /// The configuration that a workload asks for at `field`, where what it needs exists and can be used.
+    fn of(
+        field: &'static str,
+        config: Arc<dyn Config>,
+        needs: Needs,
+        data: &Data,
+        settings: &Settings,
+    ) -> Result<Self, Fault> {
+        let [missing, broken] = faults(field, &*config, &needs, data);
         let unusable =
             |problem: String| Fault::new(|words| words.data_not_valid, format!("needs what cannot be used: {problem}"));
         if !missing.is_empty() {
-            let problem = format!("needs what does not exist: {}", missing.join(", "));
+            let problem = format!("needs what does not exist: {}", sentences(&missing));
             return Err(Fault::new(|words| words.data_not_found, problem));
         }
         if !broken.is_empty() {
-            return Err(unusable(broken.join("; ")));
+            return Err(unusable(sentences(&broken)));
         }
         let read = config.read_texts(data).map_err(unusable)?;
         if let problems @ [_, ..] = &*read.as_ref().map(|read| read.problems(settings)).unwrap_or_default() {
@@ -309,34 +316,40 @@ impl Reason {
     }
 }
 
-/// The entries of Secrets and ConfigMaps among the needs that do not exist, and what is wrong with those that do.
-fn faults(needs: &Needs, data: &Data) -> (Vec<String>, Vec<String>) {
-    let files = needs.files.iter().filter(|file| !file.optional);
-    let files = files.map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
+/// The problems of the values that a configuration needs: of those that do not exist, and of those that cannot be used. A value that it names
+/// by no field of its own is named by `field`.
+fn faults(field: &'static str, config: &dyn Config, needs: &Needs, data: &Data) -> [Vec<Problem>; 2] {
+    let references = config.references();
+    let files = needs
+        .files
+        .iter()
+        .filter(|file| !file.optional)
+        .map(|file| (file.source.clone(), file.key.clone(), file.content.clone()));
     let secret = |it: &SecretVariable| (Source::Secret(it.secret.clone()), it.key.clone(), it.content.clone());
     let texts = needs.texts.iter().map(|(source, key)| (source.clone(), key.clone(), Content::Bytes));
-    let all: Vec<_> = files.chain(needs.secrets.iter().map(secret)).chain(texts).collect();
-    let missing = data.missing(all.iter().map(|(source, key, _)| (source.clone(), key.clone())));
-    let broken: BTreeSet<String> =
-        all.iter().filter_map(|(source, key, content)| data.problem(source, key, content)).collect();
-    (missing, broken.into_iter().collect())
+    let all = files.chain(needs.secrets.iter().map(secret)).chain(texts);
+    data.faults(all.map(|(source, key, content)| {
+        let named = references.iter().find(|it| it.key == key && it.source().as_ref() == Some(&source));
+        Needed { field: named.map_or(field.into(), |it| it.field.clone()), source, key, content }
+    }))
 }
 
 /// The condition about the CA bundle in a ConfigMap, where there is one.
 fn bundle_condition(
     words: BundleWords,
     kind: Option<Cow<'static, str>>,
+    role: Role,
     files: &[MountedFile],
     data: &Data,
 ) -> Option<UseCondition> {
     let file = files.iter().find(|file| matches!(file.source, Source::ConfigMap(_)))?;
     let (name, key) = (file.source.name(), &file.key);
-    let (good, reason, message) = if data.entry(&file.source, key).is_none() {
-        (false, words.not_found, format!("CA bundle ConfigMap {name:?} or its key {key:?} does not exist"))
+    let (good, reason, message) = if let Some(problem) = data.absence(&file.source, key) {
+        (false, words.not_found, format!("CA bundle {problem}"))
     } else if let Some(problem) = data.problem(&file.source, key, &file.content) {
         (false, words.not_valid, format!("CA bundle {problem}"))
     } else {
         (true, words.valid, format!("CA bundle ConfigMap '{name}' is valid (key: {key})"))
     };
-    Some(UseCondition { kind, type_: words.condition, good, reason, message })
+    Some(UseCondition { kind, type_: words.condition, good, reason, message, role })
 }

@@ -27,6 +27,7 @@ pub use look_up::{UseCondition, Uses};
 pub use part::{Misfit, Part};
 pub use policies::{PolicyTerms, tried};
 pub use terms::Terms;
+pub(crate) use uses::SETTING_MISSING;
 pub use uses::{ConfigUse, Configs, Origin, Requested, Role, Sessions};
 
 /// The words of workloads' conditions for a configuration that they use.
@@ -72,6 +73,8 @@ pub struct Target {
     pub url: String,
     /// The servers that it stands in front of.
     pub behind: Behind,
+    /// Whether those are called in clear text, over a network that is not the pod's.
+    pub in_clear_text: bool,
     /// Whether its callers log in.
     pub has_login: bool,
     /// Whether it is a member of a group.

@@ -17,8 +17,8 @@ pub struct Part {
     pub note: Option<&'static str>,
     /// The reason against it, where it cannot work there.
     pub misfit: Option<Misfit>,
-    /// The end of a sentence that begins with the configuration, for the author who applies the workload.
-    pub warning: Option<&'static str>,
+    /// The ends of sentences that begin with the configuration, for the author who applies the workload.
+    pub warnings: Vec<&'static str>,
 }
 
 /// A reason why a configuration cannot work in a workload.
@@ -39,7 +39,7 @@ impl Part {
             mark: asked.mark,
             note: None,
             misfit: None,
-            warning: None,
+            warnings: Vec::new(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mcp_runconfig::SHADOW_AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigUse, Misfit, Words};
+use super::{ConfigUse, Misfit, Role, Words};
 
 /// The reason where policies that are tried break a rule, or are a service.
 const NOT_VALID: &str = "ShadowPoliciesRefNotValid";
@@ -45,5 +45,5 @@ pub fn tried(used: ConfigUse) -> ConfigUse {
         data_not_valid: NOT_VALID,
         bundle: None,
     };
-    ConfigUse { words: Some(words), middleware: &[SHADOW_AUTHORIZATION], ..used }
+    ConfigUse { role: Role::Trial, words: Some(words), middleware: &[SHADOW_AUTHORIZATION], ..used }
 }

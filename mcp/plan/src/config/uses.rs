@@ -10,6 +10,9 @@ use crate::{additions::Additions, reference::Reference, settings::Settings};
 /// The configurations that workloads may refer to, by kind and name.
 pub type Configs = BTreeMap<(Cow<'static, str>, String), Arc<dyn Config>>;
 
+/// The effect of a setting that does not exist: the end of a sentence.
+pub(crate) const SETTING_MISSING: &str = "until then no proxy is made, and one that runs stays as it is";
+
 /// The role of a configuration in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -17,6 +20,8 @@ pub enum Role {
     Guard,
     /// It shapes: a change of it rolls the Deployment, and takes nothing down.
     Setting,
+    /// It is tried: a proxy that cannot have it serves without it.
+    Trial,
 }
 
 /// The place where a spec has the sessions of its proxy kept.
@@ -94,14 +99,17 @@ impl ConfigUse {
 
     /// Lists its references: to an object, or to those that the spec itself names for it.
     pub fn references(&self) -> Vec<Reference> {
-        match (&self.origin, self.role) {
-            (Origin::Object { kind, name }, Role::Guard) => vec![Reference::of_proxy(self.field, kind.clone(), name)],
-            (Origin::Object { kind, name }, Role::Setting) => {
-                let while_missing = "until then the proxy stays as it is";
-                vec![Reference { while_missing, ..Reference::of_proxy(self.field, kind.clone(), name) }]
-            }
-            (Origin::Inline(config), _) => config.references(),
-        }
+        let (kind, name) = match &self.origin {
+            Origin::Object { kind, name } => (kind.clone(), name),
+            Origin::Inline(config) => return config.references(),
+        };
+        let reference = Reference::of_proxy(self.field, kind, name);
+        let while_missing = match self.role {
+            Role::Guard => reference.while_missing,
+            Role::Setting => SETTING_MISSING,
+            Role::Trial => "until then the proxy serves without it",
+        };
+        vec![Reference { while_missing, ..reference }]
     }
 
     /// Whether the proxy's image has what it takes.
@@ -158,14 +166,14 @@ impl Requested {
 
     /// The fields and annotations that ask for a guard which the proxy's image does not have.
     pub fn unbuilt(&self, settings: &Settings) -> Vec<&'static str> {
-        let uses = self.fields_without_middleware(Role::Guard, settings);
+        let uses = self.fields_without_middleware(true, settings);
         let additions = self.additions.unbuilt(settings).filter(|_| self.judge_messages());
         uses.chain(additions).collect()
     }
 
-    /// The fields that ask for a setting which the proxy's image does not have: they change nothing.
+    /// The fields that ask for no guard, and for something that the proxy's image does not have: they change nothing.
     pub fn without_effect(&self, settings: &Settings) -> Vec<&'static str> {
-        self.fields_without_middleware(Role::Setting, settings).collect()
+        self.fields_without_middleware(false, settings).collect()
     }
 
     /// Whether one of them judges messages, so that the proxy serves MCP endpoints alone.
@@ -178,7 +186,8 @@ impl Requested {
         self.uses.iter().any(|it| it.middleware.contains(&kind))
     }
 
-    fn fields_without_middleware(&self, role: Role, settings: &Settings) -> impl Iterator<Item = &'static str> {
-        self.uses.iter().filter(move |it| it.role == role && !it.is_built(settings)).map(|it| it.field)
+    fn fields_without_middleware(&self, guards: bool, settings: &Settings) -> impl Iterator<Item = &'static str> {
+        let uses = self.uses.iter().filter(move |it| (it.role == Role::Guard) == guards && !it.is_built(settings));
+        uses.map(|it| it.field)
     }
 }

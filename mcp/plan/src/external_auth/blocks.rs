@@ -6,7 +6,7 @@ use mcp_api::v1beta1::{
 };
 
 use super::auth_server;
-use crate::reference::{Content, Reference, Source};
+use crate::reference::{Content, Reference};
 
 /// The effect of a Secret that does not exist: the end of a sentence.
 const MISSING: &str = "until then the workloads that need it stay as they are";
@@ -49,8 +49,8 @@ pub(super) fn secrets(spec: &ExternalAuthSpec) -> Vec<(&'static str, &SecretKeyR
 
 /// Everything that it refers to.
 pub fn references(spec: &ExternalAuthSpec) -> Vec<Reference> {
-    let secrets = secrets(spec).into_iter().map(|(field, it, _)| (field.to_owned(), Source::Secret(it.name.clone())));
+    let secrets = secrets(spec).into_iter().map(|(field, it, _)| Reference::to_key(field, it));
     let of_server = spec.embedded_auth_server.iter().flat_map(auth_server::sources);
-    let to = |(field, source)| Reference { while_missing: MISSING, ..Reference::to_source(field, &source) };
-    secrets.chain(of_server).map(to).collect()
+    let of_server = of_server.map(|(field, source)| Reference::to_source(field, &source));
+    secrets.chain(of_server).map(|it| Reference { while_missing: MISSING, ..it }).collect()
 }

@@ -5,7 +5,7 @@ use mcp_api::v1beta1::external_auth::{
 };
 
 use mcp_matcher::Matcher;
-use mcp_runconfig::{endpoint::EndpointPolicy, is_aws_service, may_hold_credential, token_type};
+use mcp_runconfig::{credential_header_problem, endpoint::EndpointPolicy, is_aws_service, token_type};
 
 use super::{auth_server, blocks};
 use crate::{
@@ -98,10 +98,7 @@ fn exchange(exchange: &TokenExchange) -> Vec<Problem> {
         problems.push(Problem::new(field("clientSecretRef"), message));
     }
     let header = exchange.external_token_header_name.as_deref().filter(|name| !name.is_empty());
-    let reserved = |name: &str| {
-        let message = "is longer than 128 bytes, or a header that requests have for something else; name another one";
-        (!may_hold_credential(name)).then(|| message.to_owned())
-    };
+    let reserved = |name: &str| Some(format!("{}; name another one", credential_header_problem(name)?));
     let header = header.and_then(|name| header_problem(name).or_else(|| reserved(name)));
     problems.extend(header.map(|message| Problem::new(field("externalTokenHeaderName"), message)));
     let kind = exchange.subject_token_type.as_deref().filter(|kind| !kind.is_empty() && token_type(kind).is_none());

@@ -206,7 +206,7 @@ impl Judge<'_> {
             State::Usable(usable) => Some(usable.hash.clone()),
             State::Unusable(_) => None,
         };
-        if used.asked.role == Role::Setting {
+        if used.asked.role != Role::Guard {
             return asked;
         }
         let id = used.asked.id();

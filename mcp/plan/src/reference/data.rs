@@ -1,9 +1,13 @@
 //! The Secrets and ConfigMaps that a workload and its configurations refer to.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use super::{CONFIG_MAP, Content, Entries, Entry, SECRET};
-use crate::digest::digest;
+use crate::{digest::digest, problem::Problem};
 
 /// The referenced Secrets and ConfigMaps that exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,19 @@ pub enum Source {
     Secret(String),
     /// The ConfigMap of this name.
     ConfigMap(String),
+}
+
+/// A value of a Secret or ConfigMap that something cannot do without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The field that names it.
+    pub field: Cow<'static, str>,
+    /// The object that has it.
+    pub source: Source,
+    /// Its key there.
+    pub key: String,
+    /// Its use.
+    pub content: Content,
 }
 
 // === impl Source ===
@@ -52,20 +69,31 @@ impl fmt::Display for Source {
 impl Data {
     /// The entry under this key, if it exists.
     pub fn entry(&self, source: &Source, key: &str) -> Option<&Entry> {
-        let found = match source {
-            Source::Secret(name) => self.secrets.get(name),
-            Source::ConfigMap(name) => self.config_maps.get(name),
-        };
-        found?.get(key)
+        self.entries(source)?.get(key)
     }
 
-    /// `SOURCE/KEY` of every pair that does not exist, sorted, each once.
-    pub fn missing(&self, wanted: impl Iterator<Item = (Source, String)>) -> Vec<String> {
-        let missing: BTreeSet<_> = wanted
-            .filter(|(source, key)| self.entry(source, key).is_none())
-            .map(|(source, key)| format!("{source}/{key}"))
-            .collect();
-        missing.into_iter().collect()
+    /// The problems of those values that do not exist, and of those that cannot be used. A value has each of them once, at the first field
+    /// that names it.
+    pub fn faults(&self, needed: impl IntoIterator<Item = Needed>) -> [Vec<Problem>; 2] {
+        let (mut faults, mut said) = ([Vec::new(), Vec::new()], BTreeSet::new());
+        for Needed { field, source, key, content } in needed {
+            let found = self.absence(&source, &key).map(|message| (0, message));
+            let found = found.or_else(|| Some((1, self.problem(&source, &key, &content)?)));
+            if let Some((at, message)) = found.filter(|(_, message)| said.insert(message.clone())) {
+                faults[at].push(Problem::new(field, message));
+            }
+        }
+        faults
+    }
+
+    /// The sentence that there is no such entry, with the fix, if there is none.
+    pub fn absence(&self, source: &Source, key: &str) -> Option<String> {
+        let (kind, name) = (source.kind(), source.name());
+        match self.entries(source) {
+            None => Some(format!("{kind} {name:?} does not exist; create it with the key {key:?}")),
+            Some(entries) if !entries.contains_key(key) => Some(format!("{kind} {name:?} has no key {key:?}; add it")),
+            Some(_) => None,
+        }
     }
 
     /// The reason why an entry cannot be used as `content`, if it exists and there is one.
@@ -86,5 +114,12 @@ impl Data {
             .collect();
         lines.sort();
         if lines.is_empty() { None } else { Some(digest(lines.concat().as_bytes())) }
+    }
+
+    fn entries(&self, source: &Source) -> Option<&BTreeMap<String, Entry>> {
+        match source {
+            Source::Secret(name) => self.secrets.get(name),
+            Source::ConfigMap(name) => self.config_maps.get(name),
+        }
     }
 }

@@ -14,9 +14,10 @@ mod secret_variable;
 use std::borrow::Cow;
 
 use kube_core::Resource;
+use mcp_api::v1beta1::SecretKeyRef;
 
 pub use content::{Content, Entries, Entry};
-pub use data::{Data, Source};
+pub use data::{Data, Needed, Source};
 pub use missing::missing;
 pub use mounted_file::MountedFile;
 pub use secret_variable::SecretVariable;
@@ -33,7 +34,9 @@ pub struct Reference {
     pub kind: Cow<'static, str>,
     /// The name.
     pub name: String,
-    /// The field that names it, such as `spec.secrets`.
+    /// The key of it that is named; empty where none is.
+    pub key: String,
+    /// The field that names it, such as `spec.secrets[0]`.
     pub field: Cow<'static, str>,
     /// The consequence while it does not exist: the end of a sentence.
     pub while_missing: &'static str,
@@ -81,8 +84,18 @@ impl Reference {
     }
 
     /// A reference to a Secret of a webhook that is only tried.
-    pub fn to_tried(field: impl Into<Cow<'static, str>>, secret: &str) -> Self {
-        Self::new(SECRET, secret, field, "until it does, calls of this shadow count as failed")
+    pub fn to_tried(field: impl Into<Cow<'static, str>>, SecretKeyRef { name, key }: &SecretKeyRef) -> Self {
+        Self::new(SECRET, name, field, "until it does, calls of this shadow count as failed").with_key(key)
+    }
+
+    /// The same to a key of a Secret.
+    pub fn to_key(field: impl Into<Cow<'static, str>>, SecretKeyRef { name, key }: &SecretKeyRef) -> Self {
+        Self::to_source(field, &Source::Secret(name.clone())).with_key(key)
+    }
+
+    /// The same to what a file of the proxy has.
+    pub fn to_file(field: impl Into<Cow<'static, str>>, file: &MountedFile) -> Self {
+        Self::to_source(field, &file.source).with_key(&file.key)
     }
 
     /// A reference to a kind that this version does not have.
@@ -96,7 +109,14 @@ impl Reference {
         field: impl Into<Cow<'static, str>>,
         while_missing: &'static str,
     ) -> Self {
-        Self { kind: kind.into(), name: name.to_owned(), field: field.into(), while_missing, is_text: false }
+        let (kind, field) = (kind.into(), field.into());
+        Self { kind, name: name.to_owned(), key: String::new(), field, while_missing, is_text: false }
+    }
+
+    /// The same reference, to one key of its object.
+    #[must_use]
+    pub fn with_key(self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self }
     }
 
     /// The Secret or ConfigMap that it names, if it names one.
@@ -106,6 +126,12 @@ impl Reference {
             CONFIG_MAP => Some(Source::ConfigMap(self.name.clone())),
             _ => None,
         }
+    }
+
+    /// The value that it names, for this use; none where it names no key.
+    pub fn value(&self, content: Content) -> Option<Needed> {
+        let source = self.source().filter(|_| !self.key.is_empty())?;
+        Some(Needed { field: self.field.clone(), source, key: self.key.clone(), content })
     }
 
     /// The token by which a store finds its holder.

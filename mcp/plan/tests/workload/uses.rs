@@ -130,7 +130,7 @@ fn a_new_guard_is_missing_and_a_changed_one_outdated_wherever_it_stands_while_a_
 
 #[test]
 fn a_setting_that_cannot_be_used_is_said_and_weakens_no_guard() {
-    for (role, enforced) in [(Role::Guard, false), (Role::Setting, true)] {
+    for (role, enforced) in [(Role::Guard, false), (Role::Setting, true), (Role::Trial, true)] {
         let uses = looked_up(vec![object(role)], false);
         let said: Vec<_> = uses.conditions().map(|it| (it.type_, it.good, it.reason)).collect();
         assert_eq!(said, [("ToyValidated", false, "ToyNotFound")], "{role:?}");
@@ -139,7 +139,10 @@ fn a_setting_that_cannot_be_used_is_said_and_weakens_no_guard() {
     // `Valid` says it of an inline one without words.
     let uses = looked_up(vec![inline(Role::Setting, "1")], false);
     let said: Vec<_> = uses.conditions().map(|it| (it.type_, it.good, &*it.message)).collect();
-    assert_eq!(said, [("Valid", false, "spec.toy needs what does not exist: Secret toy/token")]);
+    assert_eq!(
+        said,
+        [("Valid", false, "spec.toy needs what does not exist: spec.toy: Secret \"toy\" has no key \"token\"; add it")]
+    );
     assert_eq!(looked_up(vec![inline(Role::Setting, "1")], true).conditions().count(), 0);
 }
 
@@ -153,7 +156,7 @@ fn the_needs_of_a_configuration_are_told_the_workload_and_the_terms() {
 
 #[test]
 fn a_setting_that_the_proxys_image_does_not_have_changes_nothing_and_a_guard_that_it_does_not_have_closes() {
-    for (role, unbuilt) in [(Role::Guard, true), (Role::Setting, false)] {
+    for (role, unbuilt) in [(Role::Guard, true), (Role::Setting, false), (Role::Trial, false)] {
         let asked = ConfigUse { middleware: &["toy"], ..object(role) };
         let requested = Requested { uses: vec![asked.clone()], ..Requested::default() };
         assert_eq!(!requested.unbuilt(&Settings::default()).is_empty(), unbuilt, "{role:?}");

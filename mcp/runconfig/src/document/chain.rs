@@ -24,8 +24,8 @@ pub use self::{
     },
     aws_sts::{AWS_STS, AwsStsConfig, AwsStsParameters, RoleMapping, is_aws_service},
     header_forward::{
-        HeaderForward, HeaderForwardParameters, is_claim_header, is_header_of_aws, is_header_of_credential,
-        is_reserved_header, may_hold_credential, same_header,
+        HeaderForward, HeaderForwardParameters, credential_header_problem, is_claim_header, is_header_of_aws,
+        is_header_of_credential, is_reserved_header, same_header,
     },
     rate_limit::{LONGEST_PERIOD, RATE_LIMIT, RateLimit, RateLimitConfig, RateLimitParameters, ToolRateLimit},
     remote_auth::{RemoteAuthConfig, TOKEN_INJECTION, secret_identifier},

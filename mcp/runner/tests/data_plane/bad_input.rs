@@ -210,7 +210,7 @@ fn a_document_that_cannot_be_served_is_refused_in_one_line_that_names_file_field
             "remote in a private network",
             http(json!({"remote_url": "https://10.0.0.1/"})),
             &["--allow-endpoint-cidr", "127.0.0.0/8,192.168.0.0/16"],
-            &["remote_url: host \"10.0.0.1\" is in a private network", "allow private endpoints"],
+            &["remote_url: host \"10.0.0.1\" is in a private network", "spec.allowPrivateEndpoint"],
         ),
         (
             "a header that is the proxy's own",

@@ -1,11 +1,14 @@
 //! T: objects that are being deleted.
 
+use std::cmp::Reverse;
+
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use portcullis_pki::Certificate;
+use serde_json::Value;
 
-use super::{Note, fail, warn};
+use super::{Note, Verdict, fail, warn};
 use crate::configuration::{Configuration, Entry};
 use crate::lookups::is_external_name;
 use crate::parts::View;
@@ -14,6 +17,8 @@ use crate::trust::span;
 
 /// A finalizer of the API server itself: dependents are deleted first.
 const FOREGROUND: &str = "foregroundDeletion";
+/// The type or the reason of a condition by which a controller says that it holds a deletion on purpose.
+const HELD: &str = "DeletionBlocked";
 /// The most objects that one check names.
 const NAMED: usize = 10;
 
@@ -44,6 +49,14 @@ impl Terminating<'_> {
         format!("{namespace}{}.{} {}", self.kind.plural, self.kind.group, self.object.name_any())
     }
 
+    /// The message of the condition by which its controller says that it holds the deletion on purpose, if it does.
+    fn held_for(&self) -> Option<&str> {
+        let conditions = self.object.data.pointer("/status/conditions")?.as_array()?;
+        let is = |condition: &Value, member: &str, text: &str| condition[member] == text;
+        let holds = |it: &&Value| is(it, "reason", HELD) || is(it, "type", HELD) && is(it, "status", "True");
+        conditions.iter().find(holds)?["message"].as_str()
+    }
+
     /// Whether calls of this entry are made before one of its finalizers can be removed.
     fn waits_for(&self, entry: &Entry) -> bool {
         let namespace = self.object.namespace();
@@ -61,6 +74,12 @@ pub(super) fn stuck(view: View<'_>) -> Vec<Note> {
         if finalizers.is_empty() {
             return None;
         }
+        if let Some(why) = one.held_for() {
+            let message = format!("{}: {HELD} for {}: {why}", one.label(), span(one.age));
+            let fix = "remove what it names; the controller then removes its finalizer. If nothing of it is left, see C1 and the \
+                       controller's log";
+            return Some(Note::new(Verdict::Info, message, Some(fix.to_owned())));
+        }
         let message = format!("{}: {} not removed for {}", one.label(), finalizers.join(", "), span(one.age));
         let fix = format!(
             "see T2, C1 and the controller's log; who owns the finalizer has to run. At last, and losing what it would clean up: \
@@ -69,7 +88,10 @@ pub(super) fn stuck(view: View<'_>) -> Vec<Note> {
         );
         Some(fail(message, fix))
     };
-    late.filter_map(note).take(NAMED).collect()
+    let mut notes: Vec<_> = late.filter_map(note).collect();
+    notes.sort_by_key(|note| Reverse(note.verdict));
+    notes.truncate(NAMED);
+    notes
 }
 
 /// T2

@@ -21,6 +21,11 @@ const IDLE: &str = "is used by a VirtualMCPServer only; this proxy sends no cred
 /// The note and the warning of an exchange where nobody logs in.
 const NO_LOGIN: &str = "exchanges the token of each caller, and without spec.oidcConfigRef only the provider of the \
      exchange checks it; a caller without one is refused";
+/// The note and the warning of one token for every caller where nobody logs in.
+const SHARED: &str = "sends one token for every caller, and without spec.oidcConfigRef whoever reaches the proxy's Service calls \
+     with it; set spec.oidcConfigRef";
+/// The warning of a credential that is sent in clear text.
+const CLEAR_TEXT: &str = "is sent in clear text, as spec.remoteUrl is one of http; use https";
 
 enum Fit {
     /// It is sent, by middleware of these types.
@@ -87,10 +92,18 @@ pub(super) fn part(spec: &ExternalAuthSpec, asked: &ConfigUse, target: &Target) 
                 problem: format!("sends its credential in {header}, which spec.headerForward adds; remove that header")
                     .into(),
             });
-            let warns = middleware == [TOKEN_EXCHANGE] && !target.has_login;
-            Part { middleware, note: warns.then_some(NO_LOGIN), warning: warns.then_some(NO_LOGIN), misfit, ..part }
+            let note = match kind {
+                TokenExchange if target.behind != Behind::Group => Some(NO_LOGIN),
+                BearerToken => Some(SHARED),
+                _ => None,
+            };
+            let note = note.filter(|_| !target.has_login);
+            let clear = target.in_clear_text.then_some(CLEAR_TEXT);
+            Part { middleware, note, warnings: note.into_iter().chain(clear).collect(), misfit, ..part }
         }
-        Fit::Idle => Part { note: Some(IDLE), warning: (!target.in_group).then_some(IDLE), ..part },
+        Fit::Idle => {
+            Part { note: Some(IDLE), warnings: (!target.in_group).then_some(IDLE).into_iter().collect(), ..part }
+        }
         Fit::Never(misfit) => Part { misfit: Some(misfit), ..part },
     }
 }

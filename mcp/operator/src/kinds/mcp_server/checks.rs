@@ -6,7 +6,7 @@ use mcp_api::{
 };
 use mcp_plan::{
     problem::sentences,
-    reference::{Data, Source},
+    reference::{Content, Data, Reference},
     workload::pod_template::Template,
 };
 use portcullis::controller::ConditionStatus;
@@ -45,6 +45,12 @@ pub(super) fn unsupported(spec: &MCPServerSpec) -> Vec<&'static str> {
     spec.group_ref.iter().map(|_| "spec.groupRef").collect()
 }
 
+/// The Secrets of the MCP server's environment.
+pub(super) fn secrets(spec: &MCPServerSpec) -> impl Iterator<Item = Reference> {
+    let each = spec.secrets.iter().flatten().enumerate();
+    each.map(|(at, it)| Reference::to_secret(format!("spec.secrets[{at}]"), &it.name).with_key(&it.key))
+}
+
 fn check_replicas(server: &MCPServer, findings: &mut Findings<'_>) {
     if let Some(replicas) = server.spec.replicas.filter(|it| *it > 1 && server.spec.transport == Transport::Stdio) {
         let message = format!(
@@ -55,10 +61,9 @@ fn check_replicas(server: &MCPServer, findings: &mut Findings<'_>) {
 }
 
 fn check_secrets(spec: &MCPServerSpec, data: &Data, findings: &mut Findings<'_>) {
-    let wanted = spec.secrets.iter().flatten();
-    let missing = data.missing(wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())));
+    let [missing, _] = data.faults(secrets(spec).filter_map(|reference| reference.value(Content::Bytes)));
     if !missing.is_empty() {
-        let message = format!("the MCP server's pods wait for what does not exist: {}", missing.join(", "));
+        let message = format!("the MCP server's pods wait for what does not exist: {}", sentences(&missing));
         findings.conditions.set(SECRET_REFS_VALIDATED, ConditionStatus::False, "SecretNotFound", message);
     }
 }

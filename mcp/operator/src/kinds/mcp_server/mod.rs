@@ -61,7 +61,7 @@ impl Subject for MCPServer {
         let spec = &self.spec;
         let mut all: Vec<_> = self.uses().references();
         all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
-        all.extend(spec.secrets.iter().flatten().map(|it| Reference::to_secret("spec.secrets", &it.name)));
+        all.extend(checks::secrets(spec));
         all
     }
 

@@ -7,7 +7,7 @@ use mcp_api::v1beta1::{MCPOIDCConfig, OidcConfigRef};
 use mcp_plan::{
     config::{BundleWords, Needs, Target, Words},
     problem::Problem,
-    reference::{Content, Reference, SecretVariable, Source},
+    reference::{Content, Reference, SecretVariable},
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, chain, environment};
@@ -22,10 +22,9 @@ impl Subject for MCPOIDCConfig {
     const RESOURCES: [&'static str; 3] = ["mcpoidcconfigs", "mcpoidcconfigs/status", "mcpoidcconfigs/finalizers"];
 
     fn references(&self) -> Vec<Reference> {
-        let secret = login::client_secret(&self.spec)
-            .map(|it| Reference::to_source("spec.inline.clientSecretRef", &Source::Secret(it.name.clone())));
-        let bundle = login::ca_bundle(&self.spec)
-            .map(|file| Reference::to_source("spec.inline.caBundleRef.configMapRef", &file.source));
+        let secret = login::client_secret(&self.spec).map(|it| Reference::to_key("spec.inline.clientSecretRef", it));
+        let bundle = login::ca_bundle(&self.spec);
+        let bundle = bundle.map(|file| Reference::to_file("spec.inline.caBundleRef.configMapRef", &file));
         secret.into_iter().chain(bundle).collect()
     }
 

@@ -1,14 +1,12 @@
 //! The checks of an MCPRemoteProxy before anything is rendered, for its conditions.
 
-use std::collections::BTreeSet;
-
 use mcp_api::{
     names::{condition, reason},
     v1beta1::{MCPRemoteProxy, MCPRemoteProxySpec},
 };
 use mcp_plan::{
     problem::{Problem, sentences},
-    reference::{Content, Data, Source},
+    reference::{Content, Data},
     workload::{
         pod_template::{self, Template},
         proxy_template::{self, CONTAINER},
@@ -58,11 +56,7 @@ pub(super) fn template_notes(spec: &MCPRemoteProxySpec) -> Vec<String> {
 }
 
 fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findings<'_>) {
-    let wanted = headers::from_secrets(&proxy.spec).iter().map(|header| &header.value_secret_ref);
-    let wanted: Vec<_> = wanted.map(|secret| (Source::Secret(secret.name.clone()), secret.key.clone())).collect();
-    let missing = data.missing(wanted.iter().cloned());
-    let broken: BTreeSet<_> =
-        wanted.iter().filter_map(|(source, key)| data.problem(source, key, &Content::Header)).collect();
+    let [missing, broken] = data.faults(headers::references(&proxy.spec).filter_map(|it| it.value(Content::Header)));
     let problems = rules::problems(proxy);
     let unbuilt = proxy.uses().unbuilt(findings.settings);
     let forbidden = rules::remote_url_problem(proxy, findings.settings);
@@ -74,12 +68,9 @@ fn check_configuration(proxy: &MCPRemoteProxy, data: &Data, findings: &mut Findi
     } else if let Some(Block { reason, message, .. }) = policies {
         refuse(findings, reason, message);
     } else if !missing.is_empty() {
-        let message = format!("spec.headerForward needs what does not exist: {}", missing.join(", "));
-        block(findings, reason::HEADER_SECRET_NOT_FOUND, message);
+        block(findings, reason::HEADER_SECRET_NOT_FOUND, sentences(&missing));
     } else if !broken.is_empty() {
-        let broken: Vec<_> = broken.into_iter().collect();
-        let message = format!("spec.headerForward needs what cannot be used: {}", broken.join("; "));
-        block(findings, "HeaderSecretNotUsable", message);
+        block(findings, "HeaderSecretNotUsable", sentences(&broken));
     } else if !unbuilt.is_empty() {
         let message = format!("{} cannot be enforced by this version", unbuilt.join(", "));
         refuse(findings, GUARD_NOT_BUILT, message);

@@ -10,13 +10,13 @@ use mcp_api::v1beta1::{HeaderForward, HeaderFromSecret, MCPRemoteProxySpec};
 use mcp_plan::{
     oauth::header_problem,
     problem::Problem,
-    reference::{Content, SecretVariable, incomplete_key},
+    reference::{Content, Reference, SECRET, SecretVariable, incomplete_key},
     workload::proxy::variable,
 };
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 
 /// The field that names the Secrets.
-pub(super) const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
+const SECRET_FIELD: &str = "spec.headerForward.addHeadersFromSecret";
 const PLAIN_FIELD: &str = "spec.headerForward.addPlaintextHeaders";
 
 /// The headers whose values are in Secrets.
@@ -29,6 +29,13 @@ pub(super) fn names(spec: &MCPRemoteProxySpec) -> Vec<String> {
     let plain =
         spec.header_forward.iter().flat_map(|it| it.add_plaintext_headers.iter().flatten().map(|(name, _)| name));
     plain.chain(from_secrets(spec).iter().map(|header| &header.header_name)).cloned().collect()
+}
+
+/// The Secrets with those values.
+pub(super) fn references(spec: &MCPRemoteProxySpec) -> impl Iterator<Item = Reference> {
+    from_secrets(spec).iter().enumerate().map(|(at, HeaderFromSecret { value_secret_ref: it, .. })| {
+        Reference::of_proxy(format!("{SECRET_FIELD}[{at}].valueSecretRef"), SECRET, &it.name).with_key(&it.key)
+    })
 }
 
 /// The document's member; none where no header is added.

@@ -10,8 +10,8 @@ use mcp_api::{
     names::{condition, label, reason},
     v1alpha1::MCPWebhookConfig,
     v1beta1::{
-        HeaderFromSecret, MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus,
-        MCPTelemetryConfig, MCPToolConfig, RemoteProxyPhase,
+        MCPAuthzConfig, MCPExternalAuthConfig, MCPOIDCConfig, MCPRemoteProxy, MCPRemoteProxyStatus, MCPTelemetryConfig,
+        MCPToolConfig, RemoteProxyPhase,
     },
 };
 use mcp_plan::{
@@ -20,7 +20,7 @@ use mcp_plan::{
     config::{Behind, PolicyTerms, Requested, Role, tried},
     external_auth::as_auth_server,
     problem::Problem,
-    reference::{Data, Reference, SECRET},
+    reference::{Data, Reference},
     session_storage,
     settings::{CaBundle, Settings},
     workload::{
@@ -46,9 +46,7 @@ impl Subject for MCPRemoteProxy {
         let spec = &self.spec;
         let mut all: Vec<_> = self.uses().references();
         all.extend(spec.group_ref.iter().map(|it| Reference::unbuilt("MCPGroup", "spec.groupRef", &it.name)));
-        let secret =
-            |it: &HeaderFromSecret| Reference::of_proxy(headers::SECRET_FIELD, SECRET, &it.value_secret_ref.name);
-        all.extend(headers::from_secrets(spec).iter().map(secret));
+        all.extend(headers::references(spec));
         all
     }
 
@@ -85,13 +83,10 @@ impl Subject for MCPRemoteProxy {
             .extend(telemetry.and_then(|_| {
                 overrides::attributes_note(spec.resource_overrides.as_ref()?, "spec.telemetryConfigRef")
             }));
-        let secret = [
-            ("the headers with values from Secrets are", !headers::from_secrets(spec).is_empty()),
-            ("the credential of spec.externalAuthConfigRef is", spec.external_auth_config_ref.is_some()),
-        ];
-        let is_plain = spec.remote_url.to_ascii_lowercase().starts_with("http://");
-        for (what, _) in secret.into_iter().filter(|(_, is_sent)| is_plain && *is_sent) {
-            warnings.push(format!("spec.remoteUrl: {what} sent in clear text; use https"));
+        if self.is_clear_text() && !headers::from_secrets(spec).is_empty() {
+            warnings.push(
+                "spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https".to_owned(),
+            );
         }
         warnings
     }
@@ -174,6 +169,10 @@ impl Workload for MCPRemoteProxy {
             message: status.message.as_deref(),
             observed_generation: status.observed_generation,
         }
+    }
+
+    fn is_clear_text(&self) -> bool {
+        self.spec.remote_url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
     }
 
     fn replicas(&self) -> Option<i32> {

@@ -7,7 +7,7 @@ use mcp_api::v1beta1::MCPTelemetryConfig;
 use mcp_plan::{
     config::{Needs, Target, Words},
     problem::Problem,
-    reference::{Reference, Source},
+    reference::Reference,
     settings::Settings,
 };
 use mcp_runconfig::{RunConfig, TELEMETRY};
@@ -27,11 +27,10 @@ impl Subject for MCPTelemetryConfig {
     fn references(&self) -> Vec<Reference> {
         let Some(collector) = &self.spec.open_telemetry else { return Vec::new() };
         let secrets = collector.sensitive_headers.iter().flatten().enumerate().map(|(at, header)| {
-            let field = format!("{}[{at}].secretKeyRef", rules::SENSITIVE_HEADERS);
-            Reference::to_source(field, &Source::Secret(header.secret_key_ref.name.clone()))
+            Reference::to_key(format!("{}[{at}].secretKeyRef", rules::SENSITIVE_HEADERS), &header.secret_key_ref)
         });
         let bundle = collector::ca_bundle(collector)
-            .map(|file| Reference::to_source(format!("{}.configMapRef", rules::CA_BUNDLE), &file.source));
+            .map(|file| Reference::to_file(format!("{}.configMapRef", rules::CA_BUNDLE), &file));
         secrets.chain(bundle).map(|reference| Reference { while_missing: MISSING, ..reference }).collect()
     }
 

@@ -6,7 +6,10 @@ use mcp_api::{
     names::{condition, reason},
     v1beta1::VirtualMCPServer,
 };
-use mcp_plan::{problem::sentences, reference::Data};
+use mcp_plan::{
+    problem::sentences,
+    reference::{Content, Data},
+};
 use portcullis::controller::ConditionStatus;
 
 use super::{references, rules};
@@ -30,14 +33,12 @@ pub(super) fn check(server: &VirtualMCPServer, data: &Data, findings: &mut Findi
 
 fn check_policies(server: &VirtualMCPServer, data: &Data, findings: &mut Findings<'_>) {
     let Some(policies) = references::policies(server) else { return };
-    let missing = data.missing([(policies.source(), policies.key.to_owned())].into_iter());
+    let [missing, _] = data.faults(policies.reference().value(Content::Bytes));
     let (good, reason, message) = if missing.is_empty() {
         let message = format!("ConfigMap {:?} has policies under {:?}", policies.config_map, policies.key);
         (true, reason::AUTH_VALID, message)
     } else {
-        let message =
-            format!("spec.incomingAuth.authzConfig.configMap names what does not exist: {}", missing.join(", "));
-        (false, reason::AUTHZ_CONFIG_MAP_NOT_FOUND, message)
+        (false, reason::AUTHZ_CONFIG_MAP_NOT_FOUND, sentences(&missing))
     };
     findings.conditions.set(condition::AUTH_CONFIGURED, good, reason, message);
 }

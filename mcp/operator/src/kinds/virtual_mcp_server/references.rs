@@ -41,7 +41,7 @@ impl Policies<'_> {
         let field = "spec.incomingAuth.authzConfig.configMap";
         Reference {
             while_missing: "until then nothing is known of its policies",
-            ..Reference::to_source(field, &self.source())
+            ..Reference::to_source(field, &self.source()).with_key(self.key)
         }
     }
 }

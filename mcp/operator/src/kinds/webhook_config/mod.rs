@@ -8,6 +8,7 @@ use mcp_plan::{
     problem::Problem,
     reference::Reference,
     settings::Settings,
+    webhooks,
 };
 use mcp_runconfig::{
     RunConfig,
@@ -31,6 +32,10 @@ impl Subject for MCPWebhookConfig {
 
     fn settings_problems(&self, settings: &Settings) -> Vec<Problem> {
         translate::image_problems(&self.spec, settings)
+    }
+
+    fn warnings(&self, _: &Settings) -> Vec<String> {
+        webhooks::warnings(translate::each(&self.spec))
     }
 }
 

@@ -2,58 +2,50 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, SecretKeyRef, Webhook, WebhookMode};
+use mcp_api::v1alpha1::{MCPWebhookConfigSpec, Webhook};
 use mcp_plan::{
     problem::Problem,
-    reference::{Content, MountedFile, Reference, incomplete_key},
+    reference::{MountedFile, Reference, incomplete_key},
     settings::Settings,
-    webhooks::{field, file_of, reference_of, references, selected, unheeded},
+    webhooks::{field, reference_of, references, translate, unheeded},
 };
-use mcp_runconfig::{
-    duration,
-    webhook::{self, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
-};
-
-/// The two lists of a configuration.
-const LISTS: [&str; 2] = ["validating", "mutating"];
+use mcp_runconfig::webhook::WebhookConfig;
 
 /// Every rule the configuration breaks; empty when workloads may refer to it.
 pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut files = BTreeMap::new();
-    for kind in LISTS {
-        for (at, webhook) in list(spec, kind).iter().enumerate() {
-            let mut broken = |field: &str, message: &str| {
-                let field_name = field.rsplit('.').next().unwrap_or(field);
-                problems.push(Problem::new(
-                    format!("spec.{kind}[{at}].{field}"),
-                    format!("{kind} webhook[{at}] {:?}: {field_name} {message}", webhook.name),
-                ));
-            };
-            let (config, named) = match translate(kind, webhook) {
-                Ok(translated) => translated,
-                Err(problem) => {
-                    broken("timeout", &problem);
-                    continue;
-                }
-            };
-            for problem in config.problems() {
-                broken(field(problem.field), &problem.message);
+    for (kind, at, webhook) in each(spec) {
+        let mut broken = |field: &str, message: &str| {
+            let field_name = field.rsplit('.').next().unwrap_or(field);
+            problems.push(Problem::new(
+                format!("spec.{kind}[{at}].{field}"),
+                format!("{kind} webhook[{at}] {:?}: {field_name} {message}", webhook.name),
+            ));
+        };
+        let (config, named) = match translate(kind, webhook) {
+            Ok(translated) => translated,
+            Err(problem) => {
+                broken("timeout", &problem);
+                continue;
             }
-            for (field, reference) in references(webhook) {
-                if let Some(message) = incomplete_key(&reference.name, &reference.key) {
-                    broken(field, message);
-                }
+        };
+        for problem in config.problems() {
+            broken(field(problem.field), &problem.message);
+        }
+        for (field, reference) in references(webhook) {
+            if let Some(message) = incomplete_key(&reference.name, &reference.key) {
+                broken(field, message);
             }
-            for file in named {
-                let directory = file.directory.clone();
-                if files.entry(directory).or_insert_with(|| file.clone()) != &file {
-                    broken("name", "collides with another webhook's files; choose another name");
-                }
+        }
+        for file in named {
+            let directory = file.directory.clone();
+            if files.entry(directory).or_insert_with(|| file.clone()) != &file {
+                broken("name", "collides with another webhook's files; choose another name");
             }
         }
     }
-    if LISTS.iter().all(|kind| list(spec, kind).is_empty()) {
+    if each(spec).next().is_none() {
         problems.push(Problem::new("spec", "at least one validating or mutating webhook must be defined"));
     }
     problems
@@ -68,70 +60,15 @@ pub(super) fn image_problems(spec: &MCPWebhookConfigSpec, settings: &Settings) -
     fields.collect()
 }
 
-/// What the proxy reads of one webhook, and the files it needs for it.
-///
-/// # Errors
-/// A timeout that is not a duration.
-fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
-    let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
-        None => 0,
-        Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
-    };
-    let mut files = Vec::new();
-    let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
-        let Some(reference) = reference else { return String::new() };
-        let file = file_of((kind, webhook, purpose), name, content, reference);
-        let path = file.path();
-        files.push(file);
-        path
-    };
-    let tls = webhook.tls_config.as_ref().map(|tls| {
-        let certificate = tls.client_cert_secret_ref.as_ref();
-        let key = certificate.map_or(Content::Bytes, |certificate| Content::KeyOf {
-            secret: certificate.name.clone(),
-            key: certificate.key.clone(),
-        });
-        TlsConfig {
-            ca_bundle_path: file("tls_ca", "ca.crt", Content::Authorities, tls.ca_secret_ref.as_ref()),
-            client_cert_path: file("tls_client_cert", "tls.crt", Content::Certificate, certificate),
-            client_key_path: file("tls_client_key", "tls.key", key, tls.client_key_secret_ref.as_ref()),
-            insecure_skip_verify: tls.insecure_skip_verify.unwrap_or_default(),
-        }
-    });
-    let config = WebhookConfig {
-        name: webhook.name.clone(),
-        url: webhook.url.clone(),
-        timeout: Timeout::from_nanos(nanos),
-        failure_policy: match webhook.failure_policy {
-            FailurePolicy::Fail => webhook::FailurePolicy::Fail,
-            FailurePolicy::Ignore => webhook::FailurePolicy::Ignore,
-        },
-        tls_config: tls,
-        hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
-        portcullis: WebhookAdditions {
-            r#match: selected(webhook.matches.as_ref()),
-            mode: match webhook.mode {
-                WebhookMode::Enforce => Mode::Enforce,
-                WebhookMode::Shadow => Mode::Shadow,
-            },
-        },
-    };
-    Ok((config, files))
-}
-
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.
 pub(super) fn translated(spec: &MCPWebhookConfigSpec) -> (Vec<WebhookConfig>, Vec<WebhookConfig>, Vec<MountedFile>) {
-    let mut all = Vec::new();
-    let mut each = |kind: &str| -> Vec<WebhookConfig> {
-        let translated = list(spec, kind).iter().filter_map(|webhook| translate(kind, webhook).ok());
-        translated
-            .map(|(webhook, files)| {
-                all.extend(files);
-                webhook
-            })
-            .collect()
-    };
-    let (mutating, validating) = (each("mutating"), each("validating"));
+    let (mut mutating, mut validating, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for (kind, _, webhook) in each(spec) {
+        let Ok((config, files)) = translate(kind, webhook) else { continue };
+        let list = if kind == "mutating" { &mut mutating } else { &mut validating };
+        list.push(config);
+        all.extend(files);
+    }
     (mutating, validating, all)
 }
 
@@ -144,11 +81,9 @@ pub(super) fn secrets(spec: &MCPWebhookConfigSpec) -> Vec<Reference> {
 }
 
 /// Every webhook, with its list and its place there.
-fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
-    LISTS.into_iter().flat_map(|kind| list(spec, kind).iter().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
-}
-
-fn list<'a>(spec: &'a MCPWebhookConfigSpec, kind: &str) -> &'a [Webhook] {
-    let list = if kind == "validating" { &spec.validating } else { &spec.mutating };
-    list.as_deref().unwrap_or_default()
+pub(super) fn each(spec: &MCPWebhookConfigSpec) -> impl Iterator<Item = (&'static str, usize, &Webhook)> {
+    let lists = [("validating", &spec.validating), ("mutating", &spec.mutating)];
+    lists
+        .into_iter()
+        .flat_map(|(kind, list)| list.iter().flatten().enumerate().map(move |(at, webhook)| (kind, at, webhook)))
 }

@@ -121,7 +121,7 @@ async fn a_config_map_that_cannot_be_used_is_a_warning_at_the_workload() {
     for (map, warning) in [
         ("fine", None),
         ("broken", Some(format!("{field}: ConfigMap broken/authz.json: cedar.policies[1]: {WHERE}"))),
-        ("other", Some(format!("{field}: ConfigMap other/authz.json: does not exist"))),
+        ("other", Some(format!("{field}: ConfigMap \"other\" has no key \"authz.json\"; add it"))),
         (
             "absent",
             Some(format!("{field}: ConfigMap \"absent\" does not exist yet; without it the server gets no proxy")),

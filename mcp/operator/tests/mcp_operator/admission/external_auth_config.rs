@@ -81,7 +81,18 @@ async fn a_workload_is_warned_of_a_credential_that_it_does_not_send() {
         ),
         (labelled("local", json!({"externalAuthConfigRef": {"name": "bearer"}})), Some(("bearer", "MCPRemoteProxy"))),
         (labelled("fine", json!({"externalAuthConfigRef": {"name": "tokens"}, "oidcConfigRef": login})), None),
-        (remote_proxy("shown", json!({"externalAuthConfigRef": {"name": "bearer"}})), None),
+        (
+            remote_proxy("shown", json!({"externalAuthConfigRef": {"name": "bearer"}})),
+            Some(("bearer", "sends one token for every caller")),
+        ),
+        (
+            remote_proxy(
+                "clear",
+                json!({"externalAuthConfigRef": {"name": "bearer"}, "oidcConfigRef": login,
+                "remoteUrl": "http://mcp.example.com"}),
+            ),
+            Some(("bearer", "is sent in clear text")),
+        ),
     ] {
         // Configurations are known from a watch.
         wait_until("what is said of it", DEADLINE, || async {

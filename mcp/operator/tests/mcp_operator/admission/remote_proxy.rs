@@ -78,7 +78,7 @@ async fn a_proxy_is_warned_of_what_does_not_exist_or_is_not_built() {
         (
             "secret",
             json!({"headerForward": {"addHeadersFromSecret": header}}),
-            format!("spec.headerForward.addHeadersFromSecret: Secret \"absent\" {no_proxy}"),
+            format!("spec.headerForward.addHeadersFromSecret[0].valueSecretRef: Secret \"absent\" {no_proxy}"),
         ),
         (
             "tokens",

@@ -37,7 +37,7 @@ async fn a_redis_that_no_proxy_could_use_is_refused_with_its_field() {
     let absent = redis(json!({"keyPrefix": "mine:", "passwordRef": {"name": "absent", "key": "k"}}));
     for object in [labelled("web", absent.clone()), remote_proxy("far", absent)] {
         let answer = objects.post(object, false).await;
-        let missing = "spec.sessionStorage.passwordRef: Secret \"absent\" does not exist yet; until then the proxy stays as it is";
+        let missing = "spec.sessionStorage.passwordRef: Secret \"absent\" does not exist yet; until then no proxy is made, and one that runs stays as it is";
         assert!(answer.code == 201 && answer.warnings.iter().any(|it| it.contains(missing)), "{:?}", answer.warnings);
     }
     let mut stdio = redis(json!({}));

@@ -39,7 +39,7 @@ async fn a_telemetry_config_that_cannot_work_is_refused() {
         (
             labelled("missing", json!({"telemetryConfigRef": {"name": "absent"}})),
             vec![
-                "spec.telemetryConfigRef: MCPTelemetryConfig \"absent\" does not exist yet; until then the proxy stays as it is"
+                "spec.telemetryConfigRef: MCPTelemetryConfig \"absent\" does not exist yet; until then no proxy is made, and one that runs stays as it is"
                     .to_owned(),
             ],
         ),

@@ -164,7 +164,7 @@ fn what_cannot_be_used_gets_no_proxy_and_one_that_is_open_goes() {
             None,
             own,
             "AuthzConfigMapNotFound",
-            "spec.authzConfig needs what does not exist: ConfigMap rules/authz.json",
+            "spec.authzConfig needs what does not exist: spec.authzConfig.configMap: ConfigMap \"rules\" ",
         ),
         (map(), Some(String::new()), own, "AuthzConfigMapInvalid", "ConfigMap rules/authz.json is empty"),
         (map(), Some("{".to_owned()), own, "AuthzConfigMapInvalid", "document: is neither JSON nor YAML"),

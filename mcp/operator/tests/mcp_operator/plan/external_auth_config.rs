@@ -137,6 +137,36 @@ fn roles_by_claims_need_a_login() {
 }
 
 #[test]
+fn one_token_for_all_is_told_of_where_nobody_logs_in() {
+    let mut world = proxy("bearerToken");
+    world.workload.spec.oidc_config_ref = None;
+    let shared = "sends one token for every caller, and without spec.oidcConfigRef whoever reaches the proxy's Service";
+    let (condition, said, member) = outcome(&world);
+    assert_eq!((&*condition, member), ("True/ExternalAuthConfigValid", Some("remote_auth_config")));
+    assert!(said.contains(shared) && told(&world)[0].contains(shared), "{said}");
+}
+
+#[test]
+fn a_credential_in_clear_text_is_told_of() {
+    for (kind, url, warned) in [
+        ("bearerToken", "http://mcp.example.com/mcp", true),
+        ("bearerToken", "HTTP://mcp.example.com/mcp", true),
+        ("tokenExchange", "http://mcp.example.com/mcp", true),
+        ("awsSts", "http://mcp.example.com/mcp", true),
+        ("bearerToken", "https://mcp.example.com/mcp", false),
+    ] {
+        let mut world = proxy(kind);
+        world.workload.spec.remote_url = url.to_owned();
+        let said = told(&world);
+        assert_eq!(said.len(), usize::from(warned), "{kind}, {url}: {said:?}");
+        assert!(said.iter().all(|it| it.contains("is sent in clear text, as spec.remoteUrl is")), "{said:?}");
+    }
+    let mut idle = proxy("xaa");
+    idle.workload.spec.remote_url = "http://mcp.example.com".to_owned();
+    assert_eq!(told(&idle).len(), 1, "it is not sent");
+}
+
+#[test]
 fn a_bearer_token_comes_by_the_environment_alone() {
     let plan = proxy("bearerToken").plan();
     let document: Value = serde_json::from_str(run_config(&plan)).unwrap();
@@ -260,12 +290,16 @@ fn what_a_credential_needs_has_to_exist() {
     let mut missing = server("tokenExchange");
     missing.data.secrets.clear();
     let found = condition(&missing.plan(), "ExternalAuthConfigValidated", "False").unwrap();
-    let expected = "MCPExternalAuthConfig \"credential\" needs what does not exist: Secret s/k";
-    assert_eq!(found, ("ExternalAuthSecretNotFound".to_owned(), expected.to_owned()));
+    let needs = "MCPExternalAuthConfig \"credential\" needs what does not exist: spec.tokenExchange.clientSecretRef";
+    let expected = format!("{needs}: Secret \"s\" does not exist; create it with the key \"k\"");
+    assert_eq!(found, ("ExternalAuthSecretNotFound".to_owned(), expected));
+    missing.secret("s", "other", "x");
+    let found = condition(&missing.plan(), "ExternalAuthConfigValidated", "False").unwrap();
+    assert_eq!(found.1, format!("{needs}: Secret \"s\" has no key \"k\"; add it"));
     let mut blank = server("tokenExchange");
     blank.secret("s", "k", "\n");
     let found = condition(&blank.plan(), "ExternalAuthConfigValidated", "False").unwrap();
-    let expected = "MCPExternalAuthConfig \"credential\" needs what cannot be used: Secret s/k is empty";
+    let expected = "MCPExternalAuthConfig \"credential\" needs what cannot be used: spec.tokenExchange.clientSecretRef: Secret s/k is empty";
     assert_eq!(found, ("ExternalAuthSecretNotValid".to_owned(), expected.to_owned()));
     let mut older = server("tokenExchange");
     older.settings.runner_middleware.retain(|kind| kind != TOKEN_EXCHANGE);
@@ -378,10 +412,14 @@ fn every_rule_of_each_type_is_said_with_the_field_and_the_fix() {
         ),
         (exchange(json!({"externalTokenHeaderName": "X Token"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
         (exchange(json!({"externalTokenHeaderName": "Host"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
-        (exchange(json!({"externalTokenHeaderName": "mcp_x"})), "spec.tokenExchange.externalTokenHeaderName: ".to_owned()),
+        (
+            exchange(json!({"externalTokenHeaderName": "mcp_x"})),
+            "spec.tokenExchange.externalTokenHeaderName: \"mcp_x\" is a header that requests have for something else; name"
+                .to_owned(),
+        ),
         (
             exchange(json!({"externalTokenHeaderName": "a".repeat(129)})),
-            "spec.tokenExchange.externalTokenHeaderName: is longer".to_owned(),
+            format!("spec.tokenExchange.externalTokenHeaderName: \"{}…\" is longer than 128 bytes; name", "a".repeat(32)),
         ),
         (
             aws(json!({"roleMappings": vec![json!({"claim": "a", "roleArn": "arn:aws:iam::123456789012:role/a"}); 65]})),

@@ -41,7 +41,8 @@ fn a_server_whose_guard_is_not_built_never_runs_without_it() {
         let fresh = World::of(spec.clone());
         assert_nothing_runs(&fresh, field);
         let (reason, message) = condition(&fresh.plan(), type_, "False").unwrap();
-        assert!(reason.ends_with("NotFound") && message.starts_with("MCPExternalAuthConfig "), "{reason}: {message}");
+        let start = format!("spec.{field}: MCPExternalAuthConfig ");
+        assert!(reason.ends_with("NotFound") && message.starts_with(&start), "{reason}: {message}");
         assert_eq!(fresh.plan().status.message.unwrap(), message);
 
         running.workload.spec = World::of(spec).workload.spec;

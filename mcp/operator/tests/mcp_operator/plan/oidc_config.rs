@@ -368,19 +368,24 @@ fn a_server_whose_login_is_missing_or_broken_gets_no_proxy_and_says_why() {
             "OIDCConfigRefNotValid",
             "spec.inline.issuer: ",
         ),
-        (|world| _ = world.data.secrets.remove("client"), oidc, "OIDCConfigRefError", "Secret client/secret"),
+        (
+            |world| _ = world.data.secrets.remove("client"),
+            oidc,
+            "OIDCConfigRefError",
+            "spec.inline.clientSecretRef: Secret \"client\" does not exist",
+        ),
         (|world| world.secret("client", "secret", ""), oidc, "OIDCConfigRefError", "Secret client/secret is empty"),
         (
             |world| _ = world.data.config_maps.remove("idp-ca"),
             bundle,
             "CABundleRefNotFound",
-            "ConfigMap \"idp-ca\" or its key \"ca.crt\" does not exist",
+            "CA bundle ConfigMap \"idp-ca\" does not exist; create it with the key \"ca.crt\"",
         ),
         (
             |world| _ = world.data.config_maps.get_mut("idp-ca").unwrap().remove("ca.crt"),
             bundle,
             "CABundleRefNotFound",
-            "its key \"ca.crt\"",
+            "CA bundle ConfigMap \"idp-ca\" has no key \"ca.crt\"; add it",
         ),
         (
             |world| world.config_map("idp-ca", "ca.crt", "CA"),

@@ -196,7 +196,11 @@ fn a_header_whose_secret_is_missing_gets_no_proxy_and_leaves_what_runs() {
         }
         let plan = world.plan();
         let (reason, message) = condition(&plan, "ConfigurationValid", "False").unwrap();
-        assert!(reason == "HeaderSecretNotFound" && message.contains("Secret keys/api"), "{reason}: {message}");
+        assert!(
+            reason == "HeaderSecretNotFound"
+                && message.starts_with("spec.headerForward.addHeadersFromSecret[0].valueSecretRef: Secret \"keys\" "),
+            "{reason}: {message}"
+        );
         assert_eq!(plan.status.phase.unwrap().as_str(), "Failed");
         assert!(plan.children.is_empty());
         assert_eq!(plan.absent, [], "{runs}");
@@ -327,6 +331,9 @@ fn an_address_that_the_proxy_may_not_call_gets_no_proxy() {
             assert_eq!(plan.container()["args"][3], "--allow-endpoint-cidr=127.0.0.0/8,::1/128");
         }
     }
+    let private = World::with(json!({"remoteUrl": "http://10.0.0.1/mcp"}));
+    let said = private.workload.settings_problems(&private.settings)[0].to_string();
+    assert!(said.contains("or allow private endpoints: spec.allowPrivateEndpoint of"), "{said}");
 }
 
 #[test]
@@ -466,11 +473,19 @@ fn what_keeps_a_proxy_from_being_made_is_said_in_toolhives_words() {
     for (spec, message, auth) in [
         (json!({"remoteUrl": "http://10.0.0.1"}), "Validation failed: spec.remoteUrl: ", true),
         (bad_header, "Validation failed: spec.headerForward.addPlaintextHeaders[Host]: ", true),
-        (login, "Failed to handle MCPOIDCConfig: MCPOIDCConfig \"idp\" does not exist", false),
-        (tools, "Failed to handle MCPToolConfig: MCPToolConfig \"tools\" does not exist", false),
+        (
+            login,
+            "Failed to handle MCPOIDCConfig: spec.oidcConfigRef: MCPOIDCConfig \"idp\" does not exist; create it",
+            false,
+        ),
+        (
+            tools,
+            "Failed to handle MCPToolConfig: spec.toolConfigRef: MCPToolConfig \"tools\" does not exist; create it",
+            false,
+        ),
         (
             json!({"authServerRef": {"name": "a"}}),
-            "Failed to handle MCPExternalAuthConfig: MCPExternalAuthConfig \"a\" does not exist",
+            "Failed to handle MCPExternalAuthConfig: spec.authServerRef: MCPExternalAuthConfig \"a\" does not exist; create it",
             false,
         ),
     ] {

@@ -222,7 +222,7 @@ fn a_redis_that_cannot_be_used_is_said_and_takes_nothing_down() {
             redis(json!({"passwordRef": {"name": "absent", "key": "k"}})),
             None,
             "SessionStorageSecretNotFound",
-            "spec.sessionStorage needs what does not exist: Secret absent/k",
+            "spec.sessionStorage needs what does not exist: spec.sessionStorage.passwordRef: Secret \"absent\" does not exist",
         ),
         (
             redis(json!({"tls": {"caCertSecretRef": {"name": "shared-redis", "key": "password"}}})),
@@ -247,7 +247,7 @@ fn a_redis_that_cannot_be_used_is_said_and_takes_nothing_down() {
             json!({}),
             default(|it| it.password = Some(SecretKeyRef { key: "k".to_owned(), name: "absent".to_owned() })),
             "SessionStorageSecretNotFound",
-            "the operator's default Redis needs what does not exist: Secret absent/k",
+            "the operator's default Redis needs what does not exist: --default-redis-secret: Secret \"absent\" does not exist",
         ),
     ] {
         let world = |members: Value| match &default {

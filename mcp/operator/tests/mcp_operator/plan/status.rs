@@ -234,7 +234,10 @@ fn a_missing_environment_secret_is_said_and_stops_nothing() {
         World::of(json!({"image": "x", "transport": "streamable-http", "secrets": [{"name": "s", "key": "k"}]}));
     let plan = world.plan();
     let (reason, message) = condition(&plan, "SecretRefsValidated", "False").unwrap();
-    assert_eq!((&*reason, message.contains("Secret s/k")), ("SecretNotFound", true));
+    assert_eq!(
+        (&*reason, message.contains("spec.secrets[0]: Secret \"s\" does not exist; create it with the key \"k\"")),
+        ("SecretNotFound", true)
+    );
     assert!(!plan.children.is_empty());
     world.secret("s", "k", "v");
     assert_eq!(condition(&world.plan(), "SecretRefsValidated", "False"), None);

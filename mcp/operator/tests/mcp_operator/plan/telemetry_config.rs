@@ -265,7 +265,7 @@ fn one_that_cannot_be_used_leaves_what_runs() {
         (
             Some(traces(json!({"sensitiveHeaders": sensitive(&["a"])}))),
             "TelemetryConfigRefInvalid",
-            format!("{missing}Secret otel/token"),
+            format!("{missing}spec.openTelemetry.sensitiveHeaders[0].secretKeyRef: Secret \"otel\" does not exist"),
         ),
         (
             Some(traces(bundle)),
@@ -295,7 +295,10 @@ fn one_that_cannot_be_used_leaves_what_runs() {
         assert_eq!(condition(&world.plan(), "CABundleRefValidated", "False"), None, "that is about the login's");
     }
     let refused = remote(json!({"name": "traces"})).plan().status.message.unwrap();
-    assert_eq!(refused, "Failed to handle MCPTelemetryConfig: MCPTelemetryConfig \"traces\" does not exist");
+    assert_eq!(
+        refused,
+        "Failed to handle MCPTelemetryConfig: spec.telemetryConfigRef: MCPTelemetryConfig \"traces\" does not exist; create it"
+    );
 }
 
 #[test]

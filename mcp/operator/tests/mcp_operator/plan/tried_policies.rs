@@ -46,11 +46,12 @@ where
     let before = checksum(&world.plan()).to_owned();
     edit(&mut world, &json!({"shadowPoliciesRef": {"name": "stricter"}}));
 
-    // They shape the proxy: while they are missing it stays as it is.
+    // While they are missing the proxy serves without them.
     let plan = world.plan();
     let (reason, message) = condition(&plan, "ShadowPoliciesRefValidated", "False").unwrap();
-    assert_eq!((&*reason, &*message), ("ShadowPoliciesRefNotFound", "MCPAuthzConfig \"stricter\" does not exist"));
-    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch"));
+    let missing = "spec.shadowPoliciesRef: MCPAuthzConfig \"stricter\" does not exist; create it";
+    assert_eq!((&*reason, &*message), ("ShadowPoliciesRefNotFound", missing));
+    assert!(!is_absent(&plan, ChildKind::Deployment, "fetch") && checksum(&plan) == before, "nothing rolls");
 
     world.has(authz_config("stricter", rules(&[PERMIT, FORBID])));
     let plan = world.plan();
@@ -66,6 +67,49 @@ where
 fn policies_that_are_tried_roll_the_proxy_and_guard_nothing() {
     settings::<MCPServer>();
     settings::<MCPRemoteProxy>();
+}
+
+fn trials<W: Workload>()
+where
+    W::Status: Clone,
+{
+    let service = json!({"type": "httpv1", "config": {
+        "http": {"url": "https://pdp.example.com"}, "claim_mapping": "standard",
+    }});
+    for (rules, reason) in [
+        (None, "ShadowPoliciesRefNotFound"),
+        (Some(rules(&["permit(principal"])), "ShadowPoliciesRefNotValid"),
+        (Some(service), "ShadowPoliciesRefNotValid"),
+    ] {
+        let mut world = trying::<W>(&json!({}));
+        world.applied(&world.plan());
+        let (mut new, mut spoilt) =
+            (trying::<W>(&json!({})), trying::<W>(&json!({"authzConfigRef": {"name": "rules"}})));
+        for world in [&mut world, &mut new, &mut spoilt] {
+            world.configs.retain(|(_, name), _| name != "stricter");
+            if let Some(rules) = &rules {
+                world.has(authz_config("stricter", rules.clone()));
+            }
+        }
+        for (world, why) in [(&world, "one that tried them"), (&new, "a new one"), (&spoilt, "one with a guard")] {
+            let plan = world.plan();
+            assert_eq!(condition(&plan, "ShadowPoliciesRefValidated", "False").unwrap().0, reason, "{why}");
+            assert!(!is_absent(&plan, ChildKind::Deployment, "fetch") && deployment(&plan).is_object(), "{why}");
+            assert!(document(world)["portcullis"].get("shadow_policies").is_none(), "{why}");
+        }
+        assert!(run_config(&spoilt.plan()).contains("authz_config"), "the guard stays");
+
+        // It may be there in a moment: the proxy does not roll twice.
+        world.unseen = true;
+        let plan = world.plan();
+        assert!(plan.children.is_empty() && plan.absent.is_empty(), "{reason}");
+    }
+}
+
+#[test]
+fn a_trial_that_cannot_be_made_takes_no_workload_down() {
+    trials::<MCPServer>();
+    trials::<MCPRemoteProxy>();
 }
 
 fn services<W: Workload>()

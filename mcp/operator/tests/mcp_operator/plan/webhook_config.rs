@@ -3,7 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mcp_api::v1alpha1::{MCPWebhookConfig, MCPWebhookConfigSpec, WorkloadRef};
 use mcp_operator::{config::ConfigKind as _, subject::Subject as _};
-use mcp_plan::reference::{Reference, missing};
+use mcp_plan::{
+    reference::{Reference, missing},
+    settings::Settings,
+};
 use serde_json::json;
 
 use super::config_plan::{now, plan, says};
@@ -63,6 +66,37 @@ fn a_secret_that_does_not_exist_is_warned_of_with_what_that_means() {
     let wanted = "spec.mutating[0].hmacSecretRef: Secret \"absent\" does not exist yet; without it the workloads that refer to \
                   this get no proxy";
     assert_eq!(warned, [wanted]);
+}
+
+#[test]
+fn webhooks_that_their_author_may_not_mean_are_warned_of() {
+    let webhook =
+        |name: &str, methods: &[&str]| json!({"name": name, "url": "https://p/", "match": {"methods": methods}});
+    let fine = ["tools/call", "tool*", "notifications/*", "server/discover"];
+    let taken = |field: &str, other: &str| format!("spec.{field}.name: \"a\" is the name of spec.{other} as well");
+    let unknown =
+        |field: &str, method: &str| format!("spec.{field}.match.methods: {method:?} is none of MCP's methods");
+    for (spec, warned) in [
+        (json!({"validating": [webhook("a", &fine)], "mutating": [webhook("b", &fine)]}), vec![]),
+        (
+            json!({"validating": [webhook("a", &fine), webhook("a", &fine)]}),
+            vec![taken("validating[1]", "validating[0]")],
+        ),
+        (
+            json!({"validating": [webhook("a", &fine)], "mutating": [webhook("a", &fine)]}),
+            vec![taken("mutating[0]", "validating[0]")],
+        ),
+        (
+            json!({"mutating": [webhook("a", &["tool/call", "tools/call", "Tools/List"])]}),
+            vec![unknown("mutating[0]", "tool/call"), unknown("mutating[0]", "Tools/List")],
+        ),
+    ] {
+        let config = config("gates", spec.clone());
+        assert_eq!(config.problems(), [], "{spec}");
+        let said = config.warnings(&Settings::default());
+        assert_eq!(said.len(), warned.len(), "{said:?}");
+        assert!(said.iter().zip(&warned).all(|(found, start)| found.starts_with(start)), "{said:?}");
+    }
 }
 
 #[test]

@@ -96,13 +96,17 @@ where
     };
     let key = json!({"name": "s", "key": "k"});
     let cases = [
-        (None, "WebhookConfigNotFound", "MCPWebhookConfig \"gates\" does not exist"),
+        (None, "WebhookConfigNotFound", "spec.webhookConfigRef: MCPWebhookConfig \"gates\" does not exist; create it"),
         (Some(config("gates", json!({}))), "WebhookConfigNotValid", "at least one validating or mutating webhook"),
         (webhook(json!({"url": "http://p/"})), "WebhookConfigNotValid", "spec.validating[0].url: "),
         (webhook(json!({"timeout": "1h"})), "WebhookConfigNotValid", "timeout 1h0m0s is out of range"),
         (webhook(json!({"tlsConfig": {"clientCertSecretRef": key}})), "WebhookConfigNotValid", "set both or neither"),
         (webhook(json!({"match": {"tools": ["a?"]}})), "WebhookConfigNotValid", "spec.validating[0].match.tools: "),
-        (webhook(json!({"hmacSecretRef": key})), "WebhookSecretNotFound", "Secret s/k"),
+        (
+            webhook(json!({"hmacSecretRef": key})),
+            "WebhookSecretNotFound",
+            "spec.validating[0].hmacSecretRef: Secret \"s\" does",
+        ),
     ];
     for (found, reason, message) in cases {
         let mut world = gated::<W>();

@@ -56,10 +56,15 @@ pub fn is_reserved_header(name: &str) -> bool {
 const OF_REQUESTS: [&str; 4] = ["accept", "content-type", "cookie", "origin"];
 const LONGEST_NAME: usize = 128;
 
-/// Whether a credential of the proxy can stand in the header of this name.
-pub fn may_hold_credential(name: &str) -> bool {
+/// The reason why no credential of the proxy can stand in the header of this name, if there is one; the fix is another name.
+pub fn credential_header_problem(name: &str) -> Option<String> {
+    if name.len() > LONGEST_NAME {
+        let start: String = name.chars().take(32).collect();
+        return Some(format!("{:?} is longer than {LONGEST_NAME} bytes", start + "…"));
+    }
     let of_requests = OF_REQUESTS.iter().any(|own| same_header(name, own)) || starts_with(name, "mcp-");
-    name.len() <= LONGEST_NAME && !of_requests && !is_reserved_header(name)
+    let is_taken = of_requests || is_reserved_header(name);
+    is_taken.then(|| format!("{name:?} is a header that requests have for something else"))
 }
 
 /// Whether servers take a header of this name for what a proxy before them says. No client may say so, as what the proxy checked is another
