@@ -49,8 +49,9 @@ pub struct Converted {
     pub name: String,
     /// The reason why the object was converted only in part. Its annotation [`PROBLEM`](crate::PROBLEM) says the same.
     pub problem: Option<Problem>,
-    /// Whether it may be the part of an object that one field manager owns, as server-side apply converts it: it has no
-    /// managed fields, and its problem is that it lacks fields.
+    /// Whether it may be the part of an object that some field managers own, as server-side apply converts it: its
+    /// problem is that it lacks fields, and it has a resource version or no managed fields. An object that is read from
+    /// storage or written to it has managed fields, and no resource version.
     pub partial: bool,
 }
 
@@ -262,7 +263,7 @@ struct Outcome {
     problem: Option<Problem>,
     /// Whether it lacks data that its annotations have no room for.
     incomplete: bool,
-    /// Whether it may be what one field manager owns.
+    /// Whether it may be what some field managers own.
     partial: bool,
 }
 
@@ -282,7 +283,7 @@ fn convert_with_care(object: &Object<'_>, route: &[Edge<'_>], from: &Codec, to: 
                 converting.go(*edge, identity);
             }
             let ObjectInConversion { document, stash, problem, incomplete, partial } = converting;
-            (Some(document), stash.write(), problem, incomplete, partial && !metadata.is_managed())
+            (Some(document), stash.write(), problem, incomplete, partial && !metadata.is_of_storage())
         }
         // An object that is not even a document is returned as text, and the API server prunes what the version's
         // schema lacks.

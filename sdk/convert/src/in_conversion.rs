@@ -33,7 +33,8 @@ impl ObjectInConversion {
             Err(problem) => {
                 // An object that was returned unchanged stays unchanged, and is restored when it is converted back.
                 let part = if self.stash.has_whole() { None } else { edge.part(identity, &self.document) };
-                self.partial = part.is_some() && (self.partial || self.problem.is_none());
+                let lacks_fields = part.is_some() || problem.is_missing_field();
+                self.partial = lacks_fields && (self.partial || self.problem.is_none());
                 match part {
                     Some(arrived) => self.arrive_in_part(edge, identity, problem, arrived),
                     None => self.arrive_as_it_is(edge, identity, problem),

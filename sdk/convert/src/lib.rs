@@ -75,7 +75,7 @@
 //!   prunes them if the schema lacks them.
 //! * **Parts of objects.** Server-side apply converts what single field managers own, which may lack required fields, or
 //!   all metadata. Converters get such an object with values for what is missing, and the result has what depends on
-//!   the rest. [`Converted::partial`] is set, unless the object has managed fields.
+//!   the rest. [`Converted::partial`] is set, unless the object comes from storage or goes there.
 //! * **Objects that do not convert.** An error for one object would fail the whole list that the API server requested,
 //!   and with it deletion and garbage collection. So an object that does not decode as its version for another reason,
 //!   or whose converter fails or panics, is returned unchanged under the other version, and is restored when it is

@@ -157,9 +157,13 @@ impl<'a> Metadata<'a> {
         self.labels.iter().rfind(|member| member.key == INCOMPLETE).and_then(|member| unquoted(member.value))
     }
 
-    /// Whether it has `managedFields`. The API server stores them with every object.
-    pub(crate) fn is_managed(&self) -> bool {
-        self.members.iter().any(|member| member.key == "managedFields" && !matches!(member.value, "null" | "[]"))
+    /// Whether the object comes from storage or goes there: it has `managedFields`, which the API server stores with
+    /// every object, and no `resourceVersion`, which it adds after the conversion and removes before.
+    pub(crate) fn is_of_storage(&self) -> bool {
+        let has = |key| {
+            self.members.iter().any(|member| member.key == key && !matches!(member.value, "null" | "[]" | r#""""#))
+        };
+        has("managedFields") && !has("resourceVersion")
     }
 
     /// Whether one of the engine's annotations or its label is there, whatever it holds.

@@ -38,6 +38,11 @@ impl Problem {
             error: None,
         }
     }
+
+    /// Whether the type requires a field that the object lacks, or that is null where everything in it was removed.
+    pub(crate) fn is_missing_field(&self) -> bool {
+        ["missing field `", "invalid type: null"].iter().any(|begin| self.message.starts_with(begin))
+    }
 }
 
 /// Keys of maps are the user's, and the path goes into an annotation: its end says the most.

@@ -45,12 +45,33 @@ fn an_object_has_a_stash_only_if_it_would_lose_something() {
     assert_eq!(convert_text(&engine(), whole, "v3").object.matches(r#""metadata":{}"#).count(), 1);
 }
 
+// The API server adds the resource version to what it has read from storage, and removes it from what goes there.
 #[test]
-fn an_object_with_managed_fields_is_no_part_of_one() {
-    let mut object = entity("v1", json!({}));
-    object["metadata"]["managedFields"] = json!([{ "manager": "m" }]);
-    let converted = convert_text(&engine(), &object.to_string(), "v3");
-    assert!(!converted.partial && converted.problem.is_some());
-    let bad = entity("v1", json!({ "name": 5 }));
-    assert!(!convert_text(&engine(), &bad.to_string(), "v3").partial);
+fn an_object_that_comes_from_storage_is_no_part_of_one() {
+    let managed = json!([{ "manager": "m" }]);
+    let stored = json!({ "name": "ada", "managedFields": managed, "resourceVersion": "" });
+    let pruned = json!({ "name": "ada", "managedFields": managed, "resourceVersion": "7" });
+    let labelled = json!({ "name": "ada", "labels": { "a": "b" } });
+    // Too large for placeholders.
+    let large = json!({ "notes": "n".repeat(300_000) });
+    for (metadata, spec, partial) in [
+        (&stored, Some(json!({})), false),
+        (&stored, None, false),
+        (&pruned, Some(json!({})), true),
+        (&pruned, None, true),
+        (&pruned, Some(large.clone()), true),
+        (&pruned, Some(json!({ "name": 5 })), false),
+        (&labelled, None, true),
+        (&labelled, Some(large), true),
+        (&labelled, Some(json!({ "name": 5 })), false),
+    ] {
+        let mut object = entity("v1", json!(spec));
+        object["metadata"] = metadata.clone();
+        if spec.is_none() {
+            object.as_object_mut().unwrap().remove("spec");
+        }
+        let converted = convert_text(&engine(), &object.to_string(), "v3");
+        assert!(converted.problem.is_some());
+        assert_eq!(converted.partial, partial, "{object:.200}");
+    }
 }

@@ -167,8 +167,7 @@ impl<H> Convert<H> {
     /// Use this only where a partly converted object does more harm than none: lists and watches of the kind fail as
     /// long as there is such an object, and with them garbage collection and the deletion of namespaces. By default the
     /// object is converted as far as possible, and an annotation ([`PROBLEM`]), a log line and a metric say what is
-    /// wrong. An object that lacks fields and has no managed fields fails no review: server-side apply converts such
-    /// parts of objects.
+    /// wrong. Parts of objects that server-side apply converts lack fields, too, and fail no review.
     pub fn fail_on_bad_objects(mut self) -> Self {
         self.settings.strict = true;
         self

@@ -43,7 +43,7 @@ impl Records {
     pub(super) fn converted(&self, to: &str, objects: &[Converted], threads: usize, took: Duration) {
         let mut flagged = 0;
         for Converted { from, to, namespace, name, problem, partial, .. } in objects {
-            // A partial object, which holds one manager's fields, is no object of its own that a user could correct.
+            // A partial object, which holds some managers' fields, is no object of its own that a user could correct.
             let Some(problem) = problem.as_ref().filter(|_| !partial) else {
                 self.count(from, to, ObjectOutcome::Converted);
                 continue;

@@ -175,7 +175,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 #[tokio::test]
 async fn no_apply_fails_that_a_converter_field_by_field_lets_pass() {
     let (seed, most) = (number("PORTCULLIS_SEED", 31), number("PORTCULLIS_APPLIES", 200));
-    let ours = Home::new(random::convert(), random::crd("v3")).await;
+    let ours = Home::new(random::convert().fail_on_bad_objects(), random::crd("v3")).await;
     let mut theirs = Home::unconverted(ControlPlane::shared().await, reference::convert(), reference::crd("v3")).await;
     theirs.serve_by(Arc::new(answer)).await;
     theirs.convert().await;

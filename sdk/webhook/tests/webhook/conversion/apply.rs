@@ -6,7 +6,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::fixture::{Home, annotations};
-use super::kinds::{applied, patched};
+use super::kinds::{alone, applied, patched};
 
 const VERSIONS: [&str; 3] = ["v1", "v2", "v3"];
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -105,6 +105,35 @@ async fn server_side_apply_in_each_version_loses_nothing() {
         }
         let none = json!({ "metadata": { "finalizers": null } });
         api.patch(&name, &PatchParams::default(), &Patch::Merge(none)).await.unwrap();
+    }
+}
+
+// The API server takes the fields away that the manager owned in the other version, which is all of `spec`, and converts
+// what is left, with the managed fields of the object.
+#[tokio::test]
+async fn a_manager_that_changes_its_version_makes_no_bad_object() {
+    let home = Home::new(alone::convert(), alone::crd("v1")).await;
+    let manager = PatchParams::apply("gitops");
+    let steps = [
+        ("v1", json!({ "name": "Ada Lovelace" }), json!({ "first": "Ada", "last": "Lovelace" })),
+        // One field of `v1` is two of `v3`: the one that is left out keeps its value, until one version owns both.
+        ("v3", json!({ "first": "Grace" }), json!({ "first": "Grace", "last": "Lovelace" })),
+        ("v3", json!({ "first": "Grace", "last": "Hopper" }), json!({ "first": "Grace", "last": "Hopper" })),
+        ("v3", json!({ "first": "Grace" }), json!({ "first": "Grace" })),
+        ("v1", json!({ "name": "Ada King", "notes": "n" }), json!({ "first": "Ada", "last": "King", "notes": "n" })),
+        ("v2", json!({ "firstName": "Ada", "lastName": "King" }), json!({ "first": "Ada", "last": "King" })),
+    ];
+    for metadata in [json!({ "name": "alone" }), json!({ "name": "labelled", "labels": { "app": "people" } })] {
+        for (version, spec, expected) in &steps {
+            let name = metadata["name"].as_str().unwrap();
+            let object = home.object(version, &json!({ "metadata": metadata, "spec": spec }));
+            home.api(version).patch(name, &manager, &Patch::Apply(&object)).await.unwrap();
+            let read = home.api("v3").get(name).await.unwrap();
+            assert_eq!(read.data["spec"], *expected, "after {spec} in {version}");
+            assert_eq!(annotations(&read), BTreeMap::new());
+            let flagged = home.counted(&["portcullis_conversion_objects_total", r#"outcome="flagged""#]);
+            assert_eq!(flagged, 0, "after {spec} in {version}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One group for each test that needs a CRD of its own.
 
 people!(applied, "applied.example");
+people!(alone, "alone.example");
 people!(random, "random.example");
 people!(reference, "reference.example");
 people!(patched, "patched.example");
