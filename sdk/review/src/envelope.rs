@@ -111,9 +111,9 @@ pub struct Request<'a> {
     /// Subresource, such as `status`; empty for the object itself.
     #[serde(default, borrow)]
     pub sub_resource: Cow<'a, str>,
-    /// Kind of the object as the client sent it, where the API server converted it for the webhook.
+    /// Kind of the object as the client sent it: another than `kind` where the API server converted it for the webhook.
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource that the client requested, where it is another version of the matched one.
+    /// Resource that the client requested; it may be another version of the matched one.
     pub request_resource: Option<GroupVersionResource>,
     /// Name of the object; empty while the API server still has to make one from `generateName`.
     #[serde(default, borrow)]

@@ -29,9 +29,10 @@ pub struct Context {
     pub resource: GroupVersionResource,
     /// Subresource of the request, such as `status`; none for the object itself.
     pub sub_resource: Option<String>,
-    /// Kind as the client sent it, where the API server converted the object for this webhook.
+    /// Kind as the client sent it: another than `kind` where the API server converted the object for this webhook. None
+    /// without a request: while webhooks are off, in `explain`, and in [`from_stored`](Self::from_stored).
     pub request_kind: Option<GroupVersionKind>,
-    /// Resource that the client requested, where it differs from `resource`.
+    /// Resource that the client requested; none where `request_kind` is none.
     pub request_resource: Option<GroupVersionResource>,
     options: Option<Box<RawValue>>,
     permit: Option<Permit>,

@@ -13,7 +13,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use portcullis::conversion::{Convert, Version};
-use portcullis::manifest::{ServiceRef, validating_configuration, with_conversion};
+use portcullis::manifest::{ServiceRef, mutating_configuration, validating_configuration, with_conversion};
 use portcullis::server::{Limits, Server, tls_config};
 use portcullis::webhooks::{Routes, Webhooks};
 use portcullis_listener::Handler;
@@ -75,8 +75,8 @@ impl Home {
         Self { cluster, client, namespace, routes, webhooks, crd, path, ca: ca.unwrap(), server: None }
     }
 
-    /// Has the validating webhooks called, in this namespace.
-    pub(crate) async fn validate(&self) {
+    /// Has the other webhooks called, in this namespace, and returns when they are in force.
+    pub(crate) async fn admit(&self) {
         let mut manifests = self.webhooks.manifests().unwrap();
         for manifest in &mut manifests {
             let own = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
@@ -84,12 +84,16 @@ impl Home {
         }
         let port = self.server.as_ref().unwrap().address.port();
         let service = ServiceRef { namespace: self.namespace.clone(), name: SERVICE.into(), port: 443 };
-        let mut configuration =
-            serde_json::to_value(validating_configuration(&self.namespace, &manifests, &service)).unwrap();
-        for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+        let mut configurations = [
+            serde_json::to_value(mutating_configuration(&self.namespace, &manifests, &service)).unwrap(),
+            serde_json::to_value(validating_configuration(&self.namespace, &manifests, &service)).unwrap(),
+        ];
+        let webhooks = configurations.iter_mut().flat_map(|it| it["webhooks"].as_array_mut().unwrap());
+        for webhook in webhooks {
             webhook["clientConfig"]["caBundle"] = json!(ByteString(self.ca.cert_pem().as_bytes().to_vec()));
         }
-        self.cluster.install_webhooks(&[configuration], port).await;
+        self.cluster.install_webhooks(&configurations, port).await;
+        self.cluster.wait_for_webhooks().await;
     }
 
     /// Serves the conversion, at the port where it was served before.

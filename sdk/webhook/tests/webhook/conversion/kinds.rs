@@ -15,6 +15,7 @@ people!(down, "down.example");
 people!(reviewed, "reviewed.example");
 people!(kept, "kept.example");
 people!(forged, "forged.example");
+people!(defaulted, "defaulted.example");
 people!(full, "full.example");
 people!(fuller, "fuller.example");
 people!(labelled, "labelled.example");

@@ -6,12 +6,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use portcullis::conversion::STASH;
-use portcullis::webhooks::{Context, Validate, Verdict, Webhooks};
+use portcullis::webhooks::{Context, Mutate, Mutation, Validate, Verdict, Webhooks};
 use portcullis_testing::{ControlPlane, wait_until};
 use serde_json::{Value, json};
 
 use super::fixture::{Home, PATIENCE};
-use super::kinds::forged;
+use super::kinds::{defaulted, forged};
 
 /// The kind, with nicknames that a CEL rule of `v3`, the only version that has them, makes immutable.
 fn crd() -> CustomResourceDefinition {
@@ -66,7 +66,7 @@ async fn a_rule_for_the_hub_version_holds_for_writers_of_old_ones() {
     let mut home = Home::of(ControlPlane::shared().await, webhooks, crd()).await;
     home.serve().await;
     home.convert().await;
-    home.validate().await;
+    home.admit().await;
     for guard in ["nobody", "hub"] {
         let ada = home.object(
             "v3",
@@ -114,4 +114,27 @@ async fn a_rule_for_the_hub_version_holds_for_writers_of_old_ones() {
     patch(&home, "v1", guard, &json!({ "metadata": { "finalizers": null } })).await.unwrap();
     assert!(home.api("v3").get_opt(guard).await.unwrap().is_none());
     patch(&home, "v3", "nobody", &json!({ "metadata": { "finalizers": null } })).await.unwrap();
+}
+
+/// The API server converts the object for the webhook, and the patched one back to the version of the request.
+#[tokio::test]
+async fn a_default_of_the_hub_holds_for_writers_of_old_versions() {
+    let fill = |mut new: defaulted::v3::Person, _: Context| async move {
+        if new.spec.nicknames.is_empty() {
+            new.spec.nicknames.push("Nobody".to_owned());
+        }
+        Mutation::modified(new)
+    };
+    let defaults = Mutate::<defaulted::v3::Person>::new("defaults").on_create_or_update(fill);
+    let webhooks = Webhooks::new().convert(defaulted::convert()).mutate(defaults);
+    let mut home = Home::of(ControlPlane::shared().await, webhooks, defaulted::crd("v3")).await;
+    home.serve().await;
+    home.convert().await;
+    home.admit().await;
+    let ada = home.person("v1", "ada", json!({ "name": "Ada King" }));
+    home.api("v1").create(&PostParams::default(), &ada).await.unwrap();
+    assert_eq!(nicknames(&home, "ada").await, json!(["Nobody"]));
+    patch(&home, "v3", "ada", &json!({ "spec": { "nicknames": ["Countess"] } })).await.unwrap();
+    patch(&home, "v1", "ada", &json!({ "spec": { "name": "Ada Lovelace" } })).await.unwrap();
+    assert_eq!(nicknames(&home, "ada").await, json!(["Countess"]), "a default is for what is missing");
 }

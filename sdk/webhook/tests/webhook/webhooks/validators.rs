@@ -285,6 +285,7 @@ async fn a_controller_calls_the_methods_of_a_validator() {
     let stored = Arc::new(Entity::new("one", spec));
     let context = Context::from_stored(&*stored);
     assert!(context.dry_run, "nothing but the object may be looked at");
+    assert_eq!(context.request_kind, None, "there is no request");
     let refused = |verdict: Verdict| verdict.denial().map(|denial| denial.message().to_owned());
     let created = Validator::create(&*rule, stored.clone(), context.clone()).await.unwrap();
     let updated = Validator::update(&*rule, OldObject::from(stored.clone()), stored, context).await.unwrap();
