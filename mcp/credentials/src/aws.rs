@@ -25,7 +25,7 @@ use mcp_wire::headers::remove_where;
 use self::role::Roles;
 use self::session::{Scope, Session};
 use crate::asking::{Asking, Names};
-use crate::failure::Failure;
+use crate::failure::{AWS_STEP, Failure};
 use crate::held::{Fingerprint, Given};
 use crate::provider;
 use crate::strategy::{Applied, Strategy, bearer};
@@ -102,7 +102,7 @@ impl Inner {
 
 impl Strategy for AwsRoles {
     type Used = (Fingerprint, Session);
-    const STEP: &'static str = "AWS credential exchange";
+    const STEP: &'static str = AWS_STEP;
     /// AWS answers 403 to whatever it does not take, a session that was revoked among it.
     const REFUSALS: &'static [StatusCode] = &[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
 

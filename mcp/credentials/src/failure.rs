@@ -9,6 +9,14 @@ use jiff::fmt::rfc2822;
 use mcp_http::{Body, text};
 use mcp_middleware::Outcome;
 
+/// The step that fails, as an answer names it: one that gets a token, or one that gets a session of AWS.
+pub(crate) const TOKEN_STEP: &str = "Token exchange";
+pub(crate) const AWS_STEP: &str = "AWS credential exchange";
+
+/// The problem that an answer names behind the step: one that somebody has to mend, or one that may pass.
+const FAILED: &str = "failed";
+const UNAVAILABLE: &str = "temporarily unavailable";
+
 /// The longest that a client is told to wait.
 const LONGEST_WAIT: u64 = 60;
 
@@ -85,11 +93,11 @@ impl Failure {
     pub(crate) fn answer(&self, step: &str) -> Response<Body> {
         let (status, problem) = match self {
             Self::NoToken => return text(StatusCode::UNAUTHORIZED, "Bearer token required"),
-            Self::Refused(_) => (StatusCode::UNAUTHORIZED, "failed"),
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "failed"),
+            Self::Refused(_) => (StatusCode::UNAUTHORIZED, FAILED),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, FAILED),
             Self::TooLarge(_) => return text(StatusCode::PAYLOAD_TOO_LARGE, "Request body too large to sign"),
-            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable"),
-            Self::Unusable(_) => (StatusCode::BAD_GATEWAY, "failed"),
+            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE),
+            Self::Unusable(_) => (StatusCode::BAD_GATEWAY, FAILED),
         };
         let mut answer = text(status, format!("{step} {problem}"));
         if let Self::Unavailable { retry, .. } = self {
@@ -97,6 +105,31 @@ impl Failure {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         answer
+    }
+}
+
+/// The provider's part in an answer of a proxy that got no credential from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCredential {
+    /// It gives none for this caller: another one may get one.
+    Refused,
+    /// It gives none to the proxy, for whichever caller.
+    Unavailable,
+}
+
+impl NoCredential {
+    /// Recognises the answer of such a proxy. `None`: it is another one.
+    #[must_use]
+    pub fn read(status: StatusCode, body: &[u8]) -> Option<Self> {
+        let (found, problem) = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => (Self::Refused, FAILED),
+            StatusCode::BAD_GATEWAY => (Self::Unavailable, FAILED),
+            StatusCode::SERVICE_UNAVAILABLE => (Self::Unavailable, UNAVAILABLE),
+            _ => return None,
+        };
+        // ToolHive's proxies end the same text with a line break.
+        let body = body.trim_ascii();
+        [TOKEN_STEP, AWS_STEP].iter().any(|step| body == format!("{step} {problem}").as_bytes()).then_some(found)
     }
 }
 
@@ -110,6 +143,40 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_answer_without_a_credential_is_recognised() {
+        let text = || "why".to_owned();
+        for (failure, expected) in [
+            (Failure::Refused(text()), Some(NoCredential::Refused)),
+            (Failure::Forbidden(text()), Some(NoCredential::Refused)),
+            (Failure::Unusable(text()), Some(NoCredential::Unavailable)),
+            (Failure::unavailable(text()), Some(NoCredential::Unavailable)),
+            (Failure::NoToken, None),
+            (Failure::TooLarge(text()), None),
+        ] {
+            for step in [TOKEN_STEP, AWS_STEP] {
+                let (head, body) = failure.answer(step).into_parts();
+                let body = mcp_http::collect(body, 100).await.unwrap();
+                assert_eq!(NoCredential::read(head.status, &body), expected, "{step}: {failure:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_only_resembles_one_is_another() {
+        for (status, body, expected) in [
+            (StatusCode::UNAUTHORIZED, "Token exchange failed\n", Some(NoCredential::Refused)),
+            (StatusCode::OK, "Token exchange failed", None),
+            (StatusCode::SERVICE_UNAVAILABLE, "Token exchange failed", None),
+            (StatusCode::BAD_GATEWAY, "Token exchange failed: no route", None),
+            (StatusCode::BAD_GATEWAY, "\"Token exchange failed\"", None),
+            (StatusCode::BAD_GATEWAY, "failed", None),
+            (StatusCode::BAD_GATEWAY, "", None),
+        ] {
+            assert_eq!(NoCredential::read(status, body.as_bytes()), expected, "{status} {body:?}");
+        }
+    }
 
     #[test]
     fn a_time_to_come_again_is_in_seconds_or_a_date() {

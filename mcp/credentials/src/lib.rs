@@ -39,6 +39,7 @@ use mcp_runconfig::{AWS_STS, RemoteAuthConfig, TOKEN_EXCHANGE, TOKEN_INJECTION};
 use self::aws::AwsRoles;
 use self::bearer::Bearer;
 use self::exchange::TokenExchange;
+pub use self::failure::NoCredential;
 use self::strategy::Credentials;
 
 /// The things that a proxy was given beside its document.

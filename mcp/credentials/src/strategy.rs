@@ -12,7 +12,7 @@ use mcp_runconfig::same_header;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, TOKEN_STEP};
 
 /// A request with a credential in it, and the credential; or why it has none.
 pub(crate) type Applied<'a, U> = BoxFuture<'a, Result<(Request<Body>, U), Failure>>;
@@ -22,7 +22,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// A credential that was used.
     type Used: Send;
     /// The step that callers are told of when it fails.
-    const STEP: &'static str = "Token exchange";
+    const STEP: &'static str = TOKEN_STEP;
     /// The statuses by which a server says that it does not take a credential.
     const REFUSALS: &'static [StatusCode] = &[StatusCode::UNAUTHORIZED];
 

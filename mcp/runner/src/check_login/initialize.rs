@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use mcp_credentials::NoCredential;
 use mcp_wire::sse::Decoder;
 use serde_json::{Map, Value};
 
@@ -21,6 +22,14 @@ pub(crate) fn judge(call: &Call, token: &Token, resource: Option<&str>, now: i64
     let challenge = Challenge::read(&answer.headers).unwrap_or_default();
     let told =
         [call.to_string(), challenge.told()].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
+    if let Some(missing) = NoCredential::read(answer.status, &answer.body) {
+        let cause = match missing {
+            NoCredential::Refused => Cause::CredentialRefused,
+            NoCredential::Unavailable => Cause::CredentialUnavailable,
+        };
+        let seen = format!("{told}{}; the token is {}", beginning(answer), token.described(now));
+        return Finding::failed(cause, seen);
+    }
     let with_token = || format!("{told}; the token is {}", token.described(now));
     match answer.status {
         StatusCode::UNAUTHORIZED => refused(token, resource, &with_token()),

@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use portcullis_identity::Provider;
+use portcullis_identity::{Provider, Signer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::check_login::check;
 use crate::identity_providers::login;
-use crate::support::{Runner, Server, server_tls};
+use crate::support::{Echo, Issuer, Runner, Server, server_tls};
 
 /// The client that npm's `oidc-provider` gives JWTs.
 const CLIENT: [&str; 2] = ["caller", "caller-secret"];
@@ -161,5 +161,45 @@ async fn a_login_at_a_server_of_http_with_sse_passes() {
         let checked = check(&url, &[common(), given(directory.path(), "token-file", token)].concat()).await;
         let seen = checked.step("initialize")["seen"].to_string();
         assert!(checked.status == Some(status) && seen.contains(told), "{checked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_fails_is_told_from_a_bad_login() {
+    let signer = Signer::ec("ec");
+    let (server, issuer, front) =
+        (Echo::start().await, Issuer::start(vec![signer.clone()]).await, Front::bind("/mcp").await);
+    let url = front.url();
+    let exchange = json!({"token_url": format!("http://{}/token", issuer.address), "client_id": "c"});
+    let document = json!({
+        "oidc_config": issuer.login(&json!({"ResourceURL": url})), "token_exchange_config": exchange,
+        "middleware_configs": [],
+    });
+    let flags = ["--backend", &server.url(), "--allow-endpoint-cidr", "127.0.0.0/8"].map(Into::into);
+    let runner = Runner::start("streamable-http", &document, &flags, &[]).await;
+    let directory = front.lead_to(&runner);
+    let (refused, unavailable) = ("credential-refused", "credential-unavailable");
+    for (status, error, aud, verdict, told) in [
+        (401, "invalid_client", json!("mcp"), unavailable, "502"),
+        (400, "invalid_grant", json!("mcp"), refused, "401"),
+        (400, "invalid_grant", json!(["mcp", url]), refused, "401"),
+        (403, "access_denied", json!("mcp"), refused, "403"),
+        (500, "server_error", json!("mcp"), unavailable, "503"),
+    ] {
+        issuer.state().exchange = Some((status, json!({"error": error})));
+        let mut claims = issuer.claims("alice");
+        claims["aud"] = aud;
+        let token = given(directory.path(), "token-file", &signer.sign("ES256", &claims));
+        let flags = [vec!["--ca-bundle".into(), directory.path().join("ca.crt").into(), "--output=json".into()], token]
+            .concat();
+        let checked = check(&url, &flags).await;
+        let found = checked.step("initialize");
+        let told = [told, "Token exchange", "the token is"];
+        assert_eq!(
+            (checked.status, &found["verdict"], &found["side"]),
+            (Some(1), &json!(verdict), &json!("proxy")),
+            "{error}: {checked:?}"
+        );
+        assert!(told.iter().all(|told| found["seen"].as_str().unwrap().contains(told)), "{error}: {found}");
     }
 }
