@@ -282,6 +282,9 @@ impl Shown {
         let breaks = text.contains(is_other_break);
         let event = if breaks && may_have_data(&text) { without_other_breaks(event) } else { Some(event) };
         let Some(mut event) = event else { return error("some readers end a line of an event where others do not") };
+        if text.split(['\r', '\n']).any(|line| is_data(line) && field(line) != "data") {
+            return error("some readers find data in a line of an event where others do not");
+        }
         let Some(data) = event.data.take() else { return Err(raw) };
         // Readers differ in whether a carriage return alone ends a line.
         let is_clear = !breaks && !has_lone_return(&raw);
@@ -309,8 +312,18 @@ fn has_marked_line(event: &str) -> bool {
 
 /// Whether some reader may find data in `event`.
 pub(super) fn may_have_data(event: &str) -> bool {
-    let is_break = |c| matches!(c, '\r' | '\n') || is_other_break(c);
-    event.split(is_break).any(|line| line.trim_start_matches(MARK).starts_with("data"))
+    event.split(|c| matches!(c, '\r' | '\n') || is_other_break(c)).any(is_data)
+}
+
+/// The name of the field in a line.
+fn field(line: &str) -> &str {
+    line.split(':').next().unwrap_or_default()
+}
+
+/// Whether some reader may take the field in a line for `data`: readers differ in whether case and blanks around a name
+/// count.
+fn is_data(line: &str) -> bool {
+    field(line).trim_matches(|c: char| c == MARK || c.is_whitespace()).eq_ignore_ascii_case("data")
 }
 
 /// Whether some readers (those that use Python's `splitlines`) end a line at `c`, which is not a line break of

@@ -204,6 +204,17 @@ fn a_byte_order_mark_hides_no_line_of_an_event_from_the_filter() {
 }
 
 #[test]
+fn no_spelling_of_data_hides_a_line_of_an_event() {
+    assert_streams(&[
+        (" data: secret\n\n", None),
+        ("event: message\n\tdata : secret\n\n", None),
+        ("id: 1\ndata : secret\ndata: x\n\n", None),
+        ("DATA: secret\n\n", None),
+        (" : data: x\n data2: y\n\n", Some(" : data: x\n data2: y\n\n")),
+    ]);
+}
+
+#[test]
 fn a_character_that_some_readers_end_a_line_at_hides_no_data_from_the_filter() {
     for c in ['\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'] {
         assert_streams(&[
