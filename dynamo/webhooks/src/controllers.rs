@@ -4,9 +4,8 @@
 
 mod requests;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::runtime::predicates;
-use portcullis::controller::{Action, ConditionStatus, Conditions, Controller, ControllerError, Reconcile};
+use portcullis::controller::{Action, ConditionStatus, Controller, ControllerError, Reconcile};
 use portcullis::operator::{Components, Switch};
 
 use crate::kinds::{
@@ -54,16 +53,15 @@ async fn accept<K: DynamoKind>(cx: Reconcile<K>) -> Result<Action, ControllerErr
 }
 
 async fn refuse_graph(cx: Reconcile<DynamoGraphDeployment>, problem: String) -> Result<Action, ControllerError> {
-    cx.apply_status(&refused(&*cx.object, "failed", "Ready", format!("Validation failed: {problem}"))).await?;
+    cx.apply_status(&refused(&cx, "failed", "Ready", format!("Validation failed: {problem}"))).await?;
     Ok(Action::await_change())
 }
 
 /// The status of an object that is refused, with this state, for what this condition says.
-fn refused<K: DynamoKind>(object: &K, state: &str, condition: &'static str, message: String) -> Status {
-    let previous = object.status().and_then(|status| status.conditions.as_ref());
-    let mut conditions = Conditions::new(previous, object.meta().generation, Timestamp::now());
+fn refused<K: DynamoKind>(cx: &Reconcile<K>, state: &str, condition: &'static str, message: String) -> Status {
+    let mut conditions = cx.conditions(cx.object.status().and_then(|status| status.conditions.as_ref()));
     conditions.set(condition, ConditionStatus::False, VALIDATION_FAILED, message);
-    Status { state: Some(state.to_owned()), conditions: conditions.into_list(), ..unchanged(object) }
+    Status { state: Some(state.to_owned()), conditions: conditions.into_list(), ..unchanged(&*cx.object) }
 }
 
 /// The status of an object whose spec is not accepted: the generation that was accepted last stays.

@@ -84,8 +84,7 @@ fn announce(
     }
     info!("Registering validation webhooks");
     // The error names the webhook.
-    let entries = webhooks.manifests().inspect_err(|error| error!(%error, "unable to register webhook"))?;
-    for webhook in entries {
+    for webhook in webhooks.manifests().inspect_err(|error| error!(%error, "unable to register webhook"))? {
         info!(path = webhook.path, "Registering webhook");
     }
     info!("Validation webhooks registered successfully");

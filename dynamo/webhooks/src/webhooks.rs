@@ -73,9 +73,6 @@ impl<K: DynamoKind + Rules> Mutator<K> for RuleContext {
 
 /// A plain error of a Go handler is a 403.
 fn verdict(findings: Findings) -> Verdict {
-    let verdict = match findings.error {
-        Some(error) => Verdict::deny(error).code(403),
-        None => Verdict::allow(),
-    };
+    let verdict = findings.error.map_or_else(Verdict::allow, |error| Verdict::deny(error).code(403));
     findings.warnings.into_iter().fold(verdict, Verdict::warn)
 }

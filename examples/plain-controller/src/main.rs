@@ -56,13 +56,11 @@ async fn reconcile(cx: Reconcile<ConfigMapGenerator>) -> Result<Action, Controll
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter("info").with_writer(std::io::stderr).with_ansi(false).init();
-    let namespaces = match Command::parse() {
-        Command::Crd => {
-            println!("{}", serde_json::to_string_pretty(&ConfigMapGenerator::crd())?);
-            return Ok(());
-        }
-        Command::Run { namespaces } => Namespaces::parse(&namespaces),
+    let Command::Run { namespaces } = Command::parse() else {
+        println!("{}", serde_json::to_string_pretty(&ConfigMapGenerator::crd())?);
+        return Ok(());
     };
+    let namespaces = Namespaces::parse(&namespaces);
     // Any client of kube: here from $KUBECONFIG, or in a Pod from its ServiceAccount.
     let client = Client::try_default().await?;
     let namespace = client.default_namespace().to_owned();

@@ -13,8 +13,7 @@ fn backup(schedule: Option<&str>, keep_days: u32) -> Backup {
 #[tokio::test]
 async fn a_schedule_has_five_fields() {
     let reviews = Reviews::new(&webhooks()).unwrap();
-    let answer = reviews.create(&backup(Some("daily"), 7)).validate("rules").await;
-    answer.assert_denied(422, "'daily' is no schedule");
+    reviews.create(&backup(Some("daily"), 7)).validate("rules").await.assert_denied(422, "'daily' is no schedule");
     reviews.create(&backup(Some("0 4 * * 1"), 7)).validate("rules").await.assert_allowed();
 }
 

@@ -1,11 +1,10 @@
 //! Requests. The spec of a request can be corrected until profiling starts; after that it is immutable.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::jiff::Timestamp;
 use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use portcullis::controller::{
-    Action, ConditionStatus, Conditions, Controller, ControllerError, EventType, Key, PlannedEvent, Reconcile,
+    Action, ConditionStatus, Controller, ControllerError, EventType, Key, PlannedEvent, Reconcile,
 };
 use tracing::info;
 
@@ -43,7 +42,7 @@ pub(super) async fn reconcile(cx: Reconcile<Request>) -> Result<Action, Box<dyn 
     }
     let Some(problem) = missing_config_map(&cx).await? else { return Ok(accept(cx).await?) };
     // The SDK reports a problem that validators find, in the log and in an event.
-    if cx.apply_status(&refused(&*cx.object, FAILED, VALIDATION, problem.clone())).await? {
+    if cx.apply_status(&refused(&cx, FAILED, VALIDATION, problem.clone())).await? {
         info!(namespace = cx.key.namespace, name = cx.key.name, problem, "DynamoGraphDeploymentRequest is refused");
         cx.publish_events(&[PlannedEvent::new(EventType::Warning, VALIDATION_FAILED, &problem)]).await;
     }
@@ -55,19 +54,16 @@ async fn on_invalid(cx: Reconcile<Request>, problem: String) -> Result<Action, C
         return reject(&cx, &why).await;
     }
     let is_new = is_new(cx.object.status.as_ref());
-    cx.apply_status(&if is_new { refused(&*cx.object, FAILED, VALIDATION, problem) } else { unchanged(&*cx.object) })
-        .await?;
+    cx.apply_status(&if is_new { refused(&cx, FAILED, VALIDATION, problem) } else { unchanged(&*cx.object) }).await?;
     Ok(Action::await_change())
 }
 
 /// Reports that the change of the spec is not accepted. The condition keeps the event from being published again by the
 /// next process.
 async fn reject(cx: &Reconcile<Request>, why: &str) -> Result<Action, ControllerError> {
-    let request = &*cx.object;
-    let previous = request.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut conditions = Conditions::new(previous, request.metadata.generation, Timestamp::now());
+    let mut conditions = cx.conditions(cx.object.status.as_ref().and_then(|status| status.conditions.as_ref()));
     conditions.set(VALIDATION, ConditionStatus::False, REJECTED, why);
-    if cx.apply_status(&Status { conditions: conditions.into_list(), ..unchanged(request) }).await? {
+    if cx.apply_status(&Status { conditions: conditions.into_list(), ..unchanged(&*cx.object) }).await? {
         cx.publish_events(&[PlannedEvent::new(EventType::Warning, REJECTED, why)]).await;
     }
     Ok(Action::await_change())
