@@ -66,6 +66,5 @@ fn refused<K: DynamoKind>(cx: &Reconcile<K>, state: &str, condition: &'static st
 
 /// The status of an object whose spec is not accepted: the generation that was accepted last stays.
 fn unchanged<K: DynamoKind>(object: &K) -> Status {
-    let observed_generation = object.status().and_then(|status| status.observed_generation);
-    Status { observed_generation, ..Status::default() }
+    Status { observed_generation: object.status().and_then(|status| status.observed_generation), ..Status::default() }
 }

@@ -86,8 +86,7 @@ fn too_late(request: &Request) -> Option<String> {
 /// at one that it refused.
 fn is_new(status: Option<&Status>) -> bool {
     let refused = |status: &Status| {
-        let mut conditions = status.conditions.iter().flatten();
-        conditions.any(|condition| condition.type_ == VALIDATION && condition.reason == VALIDATION_FAILED)
+        status.conditions.iter().flatten().any(|it| it.type_ == VALIDATION && it.reason == VALIDATION_FAILED)
     };
     status.is_none_or(|status| match status.state.as_deref() {
         None | Some("") => true,
