@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use http::Uri;
 use mcp_http::TokenFile;
 use mcp_http::file::rooted;
-use mcp_middleware::{BuildContext, BuildError, Secret};
+use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
 use mcp_runconfig::OidcConfig;
 use mcp_runconfig::endpoint::EndpointPolicy;
 
@@ -68,9 +68,14 @@ pub(crate) fn login(oidc: &OidcConfig, context: &BuildContext) -> Result<Login, 
     } else {
         url("JWKSURL", &oidc.jwks_url)?;
     }
-    let own = Some(oidc.client_secret.as_str()).filter(|secret| !secret.is_empty());
-    let secret = own.or_else(|| context.settings.oidc_client_secret.as_ref().map(Secret::reveal));
-    let authorization = secret.filter(|_| !oidc.client_id.is_empty()).and_then(|secret| basic(&oidc.client_id, secret));
+    let secret = match oidc.client_secret.as_str() {
+        "" => context.settings.oidc_client_secret.clone(),
+        own => SecretSource::Given(Secret::new(own)),
+    };
+    let fix = "write it there, or into TOOLHIVE_OIDC_CLIENT_SECRET; leave both unset where there is none";
+    let secret = secret.read().map_err(|problem| error("ClientSecret", &problem, fix))?;
+    let secret = secret.filter(|_| !oidc.client_id.is_empty());
+    let authorization = secret.and_then(|secret| basic(&oidc.client_id, secret.reveal()));
     let introspection = if oidc.introspection_url.is_empty() {
         None
     } else {

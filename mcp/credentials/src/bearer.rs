@@ -13,7 +13,7 @@ use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
 use mcp_store::Bound;
 
 use crate::client_credentials::ClientCredentials;
-use crate::failure::Failure;
+use crate::failure::{Failure, LOGIN_STEP};
 use crate::strategy::{Applied, Strategy, bearer_value, replace};
 
 /// The pause between two readings of the file, at least: kubelet replaces it long before its token expires.
@@ -62,7 +62,7 @@ impl Bearer {
         if path.is_empty() {
             let token = match secret_identifier(token) {
                 Some(identifier) => context.secret("parameters.bearer_token", identifier)?,
-                None => token,
+                None => token.trim_end_matches(['\r', '\n']),
             };
             let value = value(token).map_err(|problem| {
                 error(
@@ -106,7 +106,7 @@ fn value(token: &str) -> Result<HeaderValue, String> {
 
 impl Strategy for Bearer {
     type Used = HeaderValue;
-    const STEP: &'static str = "The proxy's login at the server";
+    const STEP: &'static str = LOGIN_STEP;
 
     fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, HeaderValue> {
         const HEADER: HeaderName = AUTHORIZATION;

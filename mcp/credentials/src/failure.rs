@@ -9,9 +9,10 @@ use jiff::fmt::rfc2822;
 use mcp_http::{Body, text};
 use mcp_middleware::Outcome;
 
-/// The step that fails, as an answer names it: one that gets a token, or one that gets a session of AWS.
+/// The step that fails, as an answer names it: one that gets a token, one that gets a session of AWS, or one that gets the proxy's own token.
 pub(crate) const TOKEN_STEP: &str = "Token exchange";
 pub(crate) const AWS_STEP: &str = "AWS credential exchange";
+pub(crate) const LOGIN_STEP: &str = "The proxy's login at the server";
 
 /// The problem that an answer names behind the step: one that somebody has to mend, or one that may pass.
 const FAILED: &str = "failed";
@@ -129,7 +130,10 @@ impl NoCredential {
         };
         // ToolHive's proxies end the same text with a line break.
         let body = body.trim_ascii();
-        [TOKEN_STEP, AWS_STEP].iter().any(|step| body == format!("{step} {problem}").as_bytes()).then_some(found)
+        [TOKEN_STEP, AWS_STEP, LOGIN_STEP]
+            .iter()
+            .any(|step| body == format!("{step} {problem}").as_bytes())
+            .then_some(found)
     }
 }
 
@@ -155,7 +159,7 @@ mod tests {
             (Failure::NoToken, None),
             (Failure::TooLarge(text()), None),
         ] {
-            for step in [TOKEN_STEP, AWS_STEP] {
+            for step in [TOKEN_STEP, AWS_STEP, LOGIN_STEP] {
                 let (head, body) = failure.answer(step).into_parts();
                 let body = mcp_http::collect(body, 100).await.unwrap();
                 assert_eq!(NoCredential::read(head.status, &body), expected, "{step}: {failure:?}");

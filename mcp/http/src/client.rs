@@ -95,7 +95,7 @@ pub struct Client {
     tls: ClientTls,
     policy: Option<Arc<EndpointPolicy>>,
     provider: Arc<CryptoProvider>,
-    /// None as long as the files cannot be used.
+    /// It is none as long as the files cannot be used.
     current: ArcSwapOption<Connections>,
     /// The state of the files when they were last read.
     stamps: Mutex<Vec<Option<Stamp>>>,
@@ -121,7 +121,7 @@ impl Client {
         problem.map_or(Ok(client), Err)
     }
 
-    /// As [`new`](Self::new), for files that may come later: there is no connection before they can be used.
+    /// Makes a client whose files may come later: there is no connection before they can be used.
     pub fn waiting(
         name: &str,
         server: &Uri,
@@ -157,7 +157,8 @@ impl Client {
             policy,
             provider: Arc::clone(provider),
             current: ArcSwapOption::new(connections),
-            stamps: Mutex::new(stamps),
+            // After a failure nothing counts as read, so that it is tried again.
+            stamps: Mutex::new(if problem.is_some() { Vec::new() } else { stamps }),
             started: Instant::now(),
             next_check: AtomicU64::new(millis(CHECK_EVERY)),
         };

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::chain::{Chain, Middleware};
 use crate::decisions::{Decisions, Guard};
 use crate::metrics::Metrics;
-use crate::secrets::{Secret, Secrets};
+use crate::secrets::{Secret, SecretSource, Secrets};
 use crate::shadows::Shadow;
 
 type Built = BoxFuture<'static, Result<Box<dyn Middleware>, BuildError>>;
@@ -63,7 +63,7 @@ pub struct ProxySettings {
     pub secrets: Option<Secrets>,
     /// The OAuth client secret by which the proxy logs in where it asks the identity provider about tokens (introspection), for documents without a
     /// `ClientSecret`. It comes from the environment, `TOOLHIVE_OIDC_CLIENT_SECRET`, which the operator fills from the Secret of `clientSecretRef`.
-    pub oidc_client_secret: Option<Secret>,
+    pub oidc_client_secret: SecretSource,
     /// Headers for the collector of traces and metrics, each by the name of its variable behind `TOOLHIVE_OTEL_HEADER_`.
     pub collector_headers: Vec<(String, Secret)>,
     /// The variables of the process that hold no secrets.
@@ -137,7 +137,7 @@ impl ProxySettings {
             exempt_endpoints: Vec::new(),
             egress: None,
             secrets: None,
-            oidc_client_secret: None,
+            oidc_client_secret: SecretSource::None,
             collector_headers: Vec::new(),
             variables: |_| None,
             decisions: Decisions::new(&metrics),

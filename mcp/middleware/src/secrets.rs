@@ -71,7 +71,7 @@ impl SecretSource {
             Self::Named(file) => (format!("in {file}"), file.read()?),
         };
         let text = String::from_utf8(bytes).map_err(|_| format!("the secret {place} is no text"))?;
-        let secret = unbroken(&text).ok_or_else(|| format!("the secret {place} is blank; write it there"))?;
+        let secret = unbroken(&text).ok_or_else(|| format!("the secret {place} is blank"))?;
         Ok(Some(Secret::new(secret)))
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{FailurePolicy, SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
+use mcp_api::v1alpha1::{SecretKeyRef, Webhook, WebhookMatch, WebhookMode};
 use mcp_runconfig::{
     chain::WEBHOOK_MATCH,
-    duration,
-    webhook::{self, Match, Mode, Timeout, TlsConfig, WebhookAdditions, WebhookConfig},
+    webhook::{Match, Mode, TlsConfig, WebhookAdditions},
 };
 use mcp_wire::is_method;
 
@@ -66,15 +65,8 @@ fn selected(lists: Option<&WebhookMatch>) -> Match {
     Match { methods, tools, principals }
 }
 
-/// What the proxy reads of one webhook, and the files it needs for it.
-///
-/// # Errors
-/// A timeout that is not a duration.
-pub fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
-    let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
-        None => 0,
-        Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
-    };
+/// The files of a webhook: its TLS settings with their paths, the path of its HMAC key, and the files themselves.
+pub fn files_of(kind: &str, webhook: &Webhook) -> (Option<TlsConfig>, String, Vec<MountedFile>) {
     let mut files = Vec::new();
     let mut file = |purpose: &str, name: &'static str, content: Content, reference: Option<&SecretKeyRef>| {
         let Some(reference) = reference else { return String::new() };
@@ -96,25 +88,17 @@ pub fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<Mo
             insecure_skip_verify: tls.insecure_skip_verify.unwrap_or_default(),
         }
     });
-    let config = WebhookConfig {
-        name: webhook.name.clone(),
-        url: webhook.url.clone(),
-        timeout: Timeout::from_nanos(nanos),
-        failure_policy: match webhook.failure_policy {
-            FailurePolicy::Fail => webhook::FailurePolicy::Fail,
-            FailurePolicy::Ignore => webhook::FailurePolicy::Ignore,
-        },
-        tls_config: tls,
-        hmac_secret_ref: file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref()),
-        portcullis: WebhookAdditions {
-            r#match: selected(webhook.matches.as_ref()),
-            mode: match webhook.mode {
-                WebhookMode::Enforce => Mode::Enforce,
-                WebhookMode::Shadow => Mode::Shadow,
-            },
-        },
+    let hmac = file("hmac", "hmac", Content::Bytes, webhook.hmac_secret_ref.as_ref());
+    (tls, hmac, files)
+}
+
+/// The selector and the mode of a webhook.
+pub fn additions(webhook: &Webhook) -> WebhookAdditions {
+    let mode = match webhook.mode {
+        WebhookMode::Enforce => Mode::Enforce,
+        WebhookMode::Shadow => Mode::Shadow,
     };
-    Ok((config, files))
+    WebhookAdditions { r#match: selected(webhook.matches.as_ref()), mode }
 }
 
 /// A file with the upper-case identifier that ToolHive gives it, unique per webhook, purpose, Secret and key. The

@@ -63,10 +63,7 @@ impl Unknown {
     /// Notes the member `name` at `path`, where the members `known` are.
     pub(crate) fn note(&self, path: &str, name: &str, known: &[&str]) {
         let (place, folded) = (fold(path), fold(name));
-        let is = |unused: &&str| {
-            place.strip_suffix(&fold(unused)).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        };
-        if place.contains("remoteauthconfig.cached") || UNUSED.iter().any(is) {
+        if place.contains("remoteauthconfig.cached") || UNUSED.iter().any(|unused| place == fold(unused)) {
             return;
         }
         if self.listed.borrow().len() == MOST {

@@ -11,6 +11,8 @@ const ONE_MAP: &str = "name one ConfigMap, as in kubectl get configmap <server>-
 
 /// The RunConfig in `text`: the document itself, or a ConfigMap in JSON or YAML.
 pub(crate) fn run_config(text: &str) -> Result<RunConfig, ParseError> {
+    // Some editors write a mark before the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let value = || -> Result<Value, ParseError> {
         let fix = "write a RunConfig, or what kubectl get configmap prints with -o json or -o yaml";
         // The lines around an error are left out: an error is one line.

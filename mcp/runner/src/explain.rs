@@ -129,7 +129,10 @@ pub(crate) fn explain(options: &ExplainOptions) -> Result<(), InputError> {
 
     let document = run_config(&config.read(MAX_DOCUMENT)?).map_err(|error| config.error(error))?;
     for member in &document.unknown_members {
-        let _ = writeln!(std::io::stderr(), "note: {member} is not known, and has no effect");
+        let _ = writeln!(
+            std::io::stderr(),
+            "warning: {member} is not known, and has no effect: a guard among such members does not guard"
+        );
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let settings = ProxySettings {

@@ -223,7 +223,7 @@ pub struct Environment {
     /// `USER`, outside of a pod: the local user whom requests are attributed to where nobody has to log in.
     pub user: Option<String>,
     /// `TOOLHIVE_OIDC_CLIENT_SECRET`: the proxy's own password at the identity provider.
-    pub oidc_client_secret: Option<Secret>,
+    pub oidc_client_secret: SecretSource,
     /// `PORTCULLIS_TOKEN_EXCHANGE_CLIENT_SECRET_FILE`, else `TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET`: the secret of the client that exchanges tokens.
     pub token_exchange_secret: SecretSource,
     /// `PORTCULLIS_SESSION_REDIS_PASSWORD_FILE`, else `THV_SESSION_REDIS_PASSWORD`: the password of the Redis that replicas share.
@@ -264,7 +264,9 @@ impl Environment {
             secrets: is(environment::SECRETS_PROVIDER, "environment").then(secrets),
             json_logs: is("UNSTRUCTURED_LOGS", "false"),
             user: text("USER"),
-            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET).as_deref().and_then(secret),
+            oidc_client_secret: text(environment::OIDC_CLIENT_SECRET)
+                .map(|text| SecretSource::Given(Secret::new(text)))
+                .unwrap_or_default(),
             token_exchange_secret: secret_source(
                 environment::TOKEN_EXCHANGE_CLIENT_SECRET_FILE,
                 environment::TOKEN_EXCHANGE_CLIENT_SECRET,

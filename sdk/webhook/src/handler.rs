@@ -158,7 +158,7 @@ macro_rules! register_methods {
             }
         }
         if let Some(mistake) = $crate::validator::mistake(&$webhook.settings.name, $Methods::OPERATIONS, futures) {
-            $webhook.settings.mistake = Some(mistake);
+            $webhook.settings.note(mistake);
         }
     };
 }

@@ -69,7 +69,7 @@ impl Settings {
     pub(super) fn set_timeout(&mut self, timeout: Duration) {
         match u8::try_from(timeout.as_secs()) {
             Ok(seconds @ 1..=30) if timeout.subsec_nanos() == 0 => self.entry.timeout_seconds = seconds,
-            _ => self.mistake = Some(RegistrationError::InvalidTimeout(self.name.clone())),
+            _ => self.note(RegistrationError::InvalidTimeout(self.name.clone())),
         }
     }
 
@@ -80,9 +80,14 @@ impl Settings {
                 rule.operations.insert(at, operation);
             } else {
                 let name = self.name.clone();
-                self.mistake = Some(RegistrationError::DuplicateHandler { name, operation });
+                self.note(RegistrationError::DuplicateHandler { name, operation });
             }
         }
+    }
+
+    /// Keeps the first mistake.
+    pub(super) fn note(&mut self, mistake: RegistrationError) {
+        self.mistake.get_or_insert(mistake);
     }
 
     /// The first mistake. Setters return no errors, so that registrations can be chained.

@@ -23,7 +23,7 @@ impl<K> AdmissionObject for K where
 /// The resources that a webhook for untyped objects is called for; `*` means all.
 ///
 /// ```
-/// use kube_core::{ApiResource, GroupVersionKind, Resource};
+/// use kube_core::{ApiResource, GroupVersionKind};
 /// use portcullis_webhook::{ScopeType, Target};
 ///
 /// // One kind that has no Rust type, and everything of a group with its subresources.

@@ -46,7 +46,13 @@ impl TokenExchange {
                 ));
             }
             Ok(_) => {}
-            Err(problem) => return Err(error("client_secret", &problem, "mount the secret there")),
+            Err(problem) => {
+                return Err(error(
+                    "client_secret",
+                    &problem,
+                    "write the secret into the variable or the file that has it",
+                ));
+            }
         }
         let actor = actor(provided, context)?;
         let endpoint = TokenEndpoint::new(&config.token_url, config.client_id, client_secret, context);

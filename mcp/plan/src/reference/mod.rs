@@ -85,15 +85,15 @@ impl Reference {
 
     /// A reference to a Secret of a webhook that is only tried.
     pub fn to_tried(field: impl Into<Cow<'static, str>>, SecretKeyRef { name, key }: &SecretKeyRef) -> Self {
-        Self::new(SECRET, name, field, "until it does, calls of this shadow count as failed").with_key(key)
+        Self::new(SECRET, name, field, "until it does, calls of this shadow fail").with_key(key)
     }
 
-    /// The same to a key of a Secret.
+    /// Refers to a key of a Secret without which a configuration guards nothing.
     pub fn to_key(field: impl Into<Cow<'static, str>>, SecretKeyRef { name, key }: &SecretKeyRef) -> Self {
         Self::to_source(field, &Source::Secret(name.clone())).with_key(key)
     }
 
-    /// The same to what a file of the proxy has.
+    /// Refers to the content of a file of the proxy.
     pub fn to_file(field: impl Into<Cow<'static, str>>, file: &MountedFile) -> Self {
         Self::to_source(field, &file.source).with_key(&file.key)
     }
@@ -113,7 +113,7 @@ impl Reference {
         Self { kind, name: name.to_owned(), key: String::new(), field, while_missing, is_text: false }
     }
 
-    /// The same reference, to one key of its object.
+    /// Names one key of the object.
     #[must_use]
     pub fn with_key(self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self }

@@ -3,7 +3,7 @@
 use http::Uri;
 use mcp_authn::ProviderMetadata;
 
-use crate::check_login::answer::{absolute, is_safe};
+use crate::check_login::answer::{absolute, is_safe, may_lead};
 use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
 
@@ -20,14 +20,14 @@ pub(crate) enum Registered {
     No,
 }
 
-/// The token endpoint, where both endpoints can be used.
-pub(crate) fn endpoints(metadata: &ProviderMetadata) -> Judged<Uri> {
+/// The token endpoint, where both endpoints can be used that the provider at `from` names.
+pub(crate) fn endpoints(metadata: &ProviderMetadata, from: &Uri) -> Judged<Uri> {
     let usable = |name: &str| {
         let Some(url) = metadata.text(name).and_then(absolute) else {
             return Err(Finding::failed(Cause::EndpointMissing, format!("`{name}` is no URL, or absent")));
         };
         let plain = || Finding::failed(Cause::EndpointPlain, format!("`{name}` is {}", quoted(&url.to_string())));
-        if is_safe(&url) { Ok(url) } else { Err(plain()) }
+        if may_lead(from, &url) { Ok(url) } else { Err(plain()) }
     };
     usable("authorization_endpoint")?;
     let token = usable("token_endpoint")?;
@@ -151,14 +151,16 @@ mod tests {
     #[test]
     fn endpoints_and_pkce_are_needed() {
         let both = |token: &str| json!({"authorization_endpoint": "https://i/a", "token_endpoint": token});
-        for (members, cause) in [
-            (both("https://i/t"), None),
-            (both("http://127.0.0.1/t"), None),
-            (both("http://i/t"), Some(Cause::EndpointPlain)),
-            (both("/t"), Some(Cause::EndpointMissing)),
-            (json!({}), Some(Cause::EndpointMissing)),
+        for (from, members, cause) in [
+            ("https://i", both("https://i/t"), None),
+            ("http://localhost", both("http://127.0.0.1/t"), None),
+            ("https://i", both("http://127.0.0.1/t"), Some(Cause::EndpointPlain)),
+            ("https://i", both("http://i/t"), Some(Cause::EndpointPlain)),
+            ("https://i", both("/t"), Some(Cause::EndpointMissing)),
+            ("https://i", json!({}), Some(Cause::EndpointMissing)),
         ] {
-            assert_eq!(endpoints(&metadata(&members)).err().and_then(|finding| finding.cause), cause, "{members}");
+            let found = endpoints(&metadata(&members), &Uri::from_static(from));
+            assert_eq!(found.err().and_then(|finding| finding.cause), cause, "{from} {members}");
         }
         for (members, cause) in [
             (json!({"code_challenge_methods_supported": ["plain", "S256"]}), None),

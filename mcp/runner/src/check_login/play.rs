@@ -168,8 +168,9 @@ async fn find_provider(
     let mut calls = look(caller, &provider::places(&issuer, &url)).await;
     let metadata = found.take(provider::read(&calls))?;
     found.note(provider::judge(&metadata, &issuer));
-    let token_endpoint = found.take(abilities::endpoints(&metadata));
-    Some(Provider { issuer, metadata, call: calls.pop()?, token_endpoint })
+    let call = calls.pop()?;
+    let token_endpoint = found.take(abilities::endpoints(&metadata, &call.url));
+    Some(Provider { issuer, metadata, call, token_endpoint })
 }
 
 /// Gets the first of these documents that is there; the calls that it took.

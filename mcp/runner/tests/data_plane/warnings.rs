@@ -43,7 +43,8 @@ fn explain_notes_misspelt_guards_as_well() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-runner"));
     command.args(["explain", "--config", "config", "--tools", "tools"]).current_dir(files.path());
     let output = command.output().unwrap();
-    let expected = "note: validating_webhook (did you mean validating_webhooks?) is not known, and has no effect\n";
+    let expected = "warning: validating_webhook (did you mean validating_webhooks?) is not known, and has no effect: \
+                    a guard among such members does not guard\n";
     assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), expected));
 }
 

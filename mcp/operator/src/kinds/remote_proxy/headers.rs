@@ -24,14 +24,14 @@ pub(super) fn from_secrets(spec: &MCPRemoteProxySpec) -> &[HeaderFromSecret] {
     spec.header_forward.as_ref().and_then(|it| it.add_headers_from_secret.as_deref()).unwrap_or_default()
 }
 
-/// The names of all.
+/// The names of all added headers.
 pub(super) fn names(spec: &MCPRemoteProxySpec) -> Vec<String> {
     let plain =
         spec.header_forward.iter().flat_map(|it| it.add_plaintext_headers.iter().flatten().map(|(name, _)| name));
     plain.chain(from_secrets(spec).iter().map(|header| &header.header_name)).cloned().collect()
 }
 
-/// The Secrets with those values.
+/// References to the Secrets that hold values of headers.
 pub(super) fn references(spec: &MCPRemoteProxySpec) -> impl Iterator<Item = Reference> {
     from_secrets(spec).iter().enumerate().map(|(at, HeaderFromSecret { value_secret_ref: it, .. })| {
         Reference::of_proxy(format!("{SECRET_FIELD}[{at}].valueSecretRef"), SECRET, &it.name).with_key(&it.key)

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use mcp_api::v1alpha1::{MCPWebhookConfigSpec, Webhook};
+use mcp_api::v1alpha1::{FailurePolicy, MCPWebhookConfigSpec, Webhook};
 use mcp_plan::{
     problem::Problem,
     reference::{MountedFile, Reference, incomplete_key},
     settings::Settings,
-    webhooks::{field, reference_of, references, translate, unheeded},
+    webhooks::{additions, field, files_of, reference_of, references, unheeded},
 };
-use mcp_runconfig::webhook::WebhookConfig;
+use mcp_runconfig::{
+    duration,
+    webhook::{self, Timeout, WebhookConfig},
+};
 
 /// Every rule the configuration breaks; empty when workloads may refer to it.
 pub(super) fn problems(spec: &MCPWebhookConfigSpec) -> Vec<Problem> {
@@ -58,6 +61,31 @@ pub(super) fn image_problems(spec: &MCPWebhookConfigSpec, settings: &Settings) -
             .map(move |(field, message)| Problem::new(format!("spec.{kind}[{at}].{field}"), message))
     });
     fields.collect()
+}
+
+/// Translates one webhook into the proxy's document, and lists the files that it needs.
+///
+/// # Errors
+/// A timeout that is not a duration.
+fn translate(kind: &str, webhook: &Webhook) -> Result<(WebhookConfig, Vec<MountedFile>), String> {
+    let nanos = match webhook.timeout.as_deref().filter(|timeout| !timeout.is_empty()) {
+        None => 0,
+        Some(text) => duration::parse(text).map_err(|error| error.to_string())?,
+    };
+    let (tls_config, hmac_secret_ref, files) = files_of(kind, webhook);
+    let config = WebhookConfig {
+        name: webhook.name.clone(),
+        url: webhook.url.clone(),
+        timeout: Timeout::from_nanos(nanos),
+        failure_policy: match webhook.failure_policy {
+            FailurePolicy::Fail => webhook::FailurePolicy::Fail,
+            FailurePolicy::Ignore => webhook::FailurePolicy::Ignore,
+        },
+        tls_config,
+        hmac_secret_ref,
+        portcullis: additions(webhook),
+    };
+    Ok((config, files))
 }
 
 /// Both lists translated, as far as they can be: the mutating webhooks, the validating ones, and their files.

@@ -72,7 +72,7 @@ fn a_value_that_no_header_can_hold_is_named() {
 }
 
 #[test]
-fn what_is_secret_and_sent_in_clear_text_is_warned_of() {
+fn header_secrets_in_clear_text_are_warned_of() {
     let settings = World::of(json!({"image": "x:1"})).settings;
     let mut world = proxy("bearerToken");
     let from = json!({"addHeadersFromSecret": [{"headerName": "X-Key", "valueSecretRef": {"name": "s", "key": "k"}}]});
@@ -84,8 +84,7 @@ fn what_is_secret_and_sent_in_clear_text_is_warned_of() {
         warnings
     };
     assert_eq!(warned("https://mcp.example.com/mcp"), [""; 0]);
-    let expected = ["the headers with values from Secrets are", "the credential of spec.externalAuthConfigRef is"];
-    let expected = expected.map(|what| format!("spec.remoteUrl: {what} sent in clear text; use https"));
+    let expected = ["spec.remoteUrl: the headers with values from Secrets are sent in clear text; use https"];
     for url in ["http://mcp.example.com/mcp", "HTTP://mcp.example.com/mcp"] {
         assert_eq!(warned(url), expected, "{url}");
     }
