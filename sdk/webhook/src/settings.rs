@@ -75,13 +75,15 @@ impl Settings {
 
     /// Adds an operation that has a handler.
     pub(super) fn add_operation(&mut self, operation: Operation) {
+        let mut is_new = true;
         for rule in &mut self.entry.rules {
-            if let Err(at) = rule.operations.binary_search(&operation) {
-                rule.operations.insert(at, operation);
-            } else {
-                let name = self.name.clone();
-                self.note(RegistrationError::DuplicateHandler { name, operation });
+            match rule.operations.binary_search(&operation) {
+                Err(at) => rule.operations.insert(at, operation),
+                Ok(_) => is_new = false,
             }
+        }
+        if !is_new {
+            self.note(RegistrationError::DuplicateHandler { name: self.name.clone(), operation });
         }
     }
 
