@@ -37,10 +37,7 @@ fn read(path: &str) -> String {
 }
 
 fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
-    let types = TypeMeta {
-        api_version: object["apiVersion"].as_str().unwrap().into(),
-        kind: object["kind"].as_str().unwrap().into(),
-    };
+    let types: TypeMeta = serde_json::from_value(object.clone()).unwrap();
     let resource = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).unwrap());
     // The manifests of the tutorial name a namespace wherever there is one; a Backup goes to the default one.
     match object["metadata"]["namespace"].as_str() {
