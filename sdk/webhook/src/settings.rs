@@ -296,7 +296,7 @@ pub enum RegistrationError {
         /// The operation.
         operation: Operation,
     },
-    /// A [`Validator`] or [`Mutator`] does not have the method for one of its operations.
+    /// A [`Validator`](crate::Validator) or [`Mutator`](crate::Mutator) does not have the method for one of its operations.
     #[error(
         "OPERATIONS of webhook {name} has {operation}, for which there is no method: write it, or leave {operation} out"
     )]
@@ -306,7 +306,8 @@ pub enum RegistrationError {
         /// The operation.
         operation: Operation,
     },
-    /// A [`Validator`] or [`Mutator`] has a method for an operation that it does not name, which would never be called.
+    /// A [`Validator`](crate::Validator) or [`Mutator`](crate::Mutator) has a method for an operation that it does not
+    /// name, which would never be called.
     #[error(
         "OPERATIONS of webhook {name} lacks {operation}, for which there is a method: add {operation}, or remove the method"
     )]

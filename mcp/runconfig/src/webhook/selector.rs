@@ -125,7 +125,7 @@ impl Selector {
     /// Whether a webhook is asked about a message with this method, of a caller with this subject, that calls this tool.
     ///
     /// `None` is what cannot be told: a message that cannot be read, a call that names no tool, a caller who has not logged in. It matches every
-    /// list, as does a name that is not [plain](is_plain). `tool` counts for calls of tools alone: with a list of tools, no other message matches.
+    /// list, as does a name that is not plain. `tool` counts for calls of tools alone: with a list of tools, no other message matches.
     pub fn matches(&self, method: Option<&str>, tool: Option<&str>, principal: Option<&str>) -> bool {
         let lists = |globs: &Option<Vec<Glob>>, text: Option<&str>| match (globs, text) {
             (Some(globs), Some(text)) => globs.iter().any(|glob| glob.matches(text)),
