@@ -10,7 +10,6 @@ use std::sync::Arc;
 use form_urlencoded::Serializer;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body::Body as _;
@@ -18,7 +17,7 @@ use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_http::client::Client as HttpClient;
 use mcp_middleware::RequestContext;
-use mcp_runconfig::{is_header_of_aws, same_header};
+use mcp_runconfig::is_header_of_aws;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
 
@@ -140,7 +139,7 @@ impl Strategy for AwsRoles {
 
 /// Takes away the token of the caller, and whatever else AWS could take for a signature.
 fn remove_callers(request: &mut Request<Body>) {
-    remove_where(request.headers_mut(), |name| same_header(AUTHORIZATION.as_str(), name) || is_header_of_aws(name));
+    remove_where(request.headers_mut(), is_header_of_aws);
     let Some(rest) = request.uri().query().and_then(without_signature) else { return };
     let path = request.uri().path();
     let target = if rest.is_empty() { path.to_owned() } else { format!("{path}?{rest}") };

@@ -127,13 +127,15 @@ impl Selector {
     /// `None` is what cannot be told: a message that cannot be read, a call that names no tool, a caller who has not logged in. It matches every
     /// list, as does a name that is not plain. `tool` counts for calls of tools alone: with a list of tools, no other message matches.
     pub fn matches(&self, method: Option<&str>, tool: Option<&str>, principal: Option<&str>) -> bool {
-        let lists = |globs: &Option<Vec<Glob>>, text: Option<&str>| match (globs, text) {
-            (Some(globs), Some(text)) => globs.iter().any(|glob| glob.matches(text)),
+        let lists = |globs: &Option<Vec<Glob>>, text: Option<&str>, is_read: fn(&str) -> bool| match (globs, text) {
+            (Some(globs), Some(text)) => !is_read(text) || globs.iter().any(|glob| glob.matches(text)),
             _ => true,
         };
-        let [method, tool] = [method, tool].map(|name| name.filter(|name| is_plain(name)));
-        let may_call = self.tools.is_none() || method.is_none_or(|method| method == TOOL_CALL);
-        may_call && lists(&self.methods, method) && lists(&self.tools, tool) && lists(&self.principals, principal)
+        let may_call = self.tools.is_none() || method.is_none_or(|method| method == TOOL_CALL || !is_plain(method));
+        may_call
+            && lists(&self.methods, method, is_plain)
+            && lists(&self.tools, tool, is_plain)
+            && lists(&self.principals, principal, |_| true)
     }
 }
 

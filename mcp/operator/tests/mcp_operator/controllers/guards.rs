@@ -105,7 +105,10 @@ async fn failed(place: &Place, guarded: Guarded, why: &str) {
     let told = |workload: &DynamicObject| {
         let status = &workload.data["status"];
         let is_of_now = status["observedGeneration"].as_i64() == workload.metadata.generation;
-        is_of_now && status["phase"] == "Failed" && status["message"].as_str().is_some_and(|text| text.contains(why))
+        let says = |message: &Value| message.as_str().is_some_and(|text| text.contains(why));
+        let is_unready = |it: &Value| it["type"] == "Ready" && it["status"] == "False" && says(&it["message"]);
+        let ready = status["conditions"].as_array().is_some_and(|all| all.iter().any(is_unready));
+        is_of_now && status["phase"] == "Failed" && says(&status["message"]) && ready
     };
     wait_for_object(&guarded.api(&place.objects), "web", "to be refused", DEADLINE, told).await;
 }

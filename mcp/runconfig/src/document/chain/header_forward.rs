@@ -78,9 +78,9 @@ pub fn same_header(a: &str, b: &str) -> bool {
     a.len() == b.len() && starts_with(a, b)
 }
 
-/// Whether AWS takes a header of this name for a part of a signature.
+/// Whether AWS takes a header of this name for a signature, or for a part of one.
 pub fn is_header_of_aws(name: &str) -> bool {
-    starts_with(name, "x-amz-")
+    same_header(name, "authorization") || starts_with(name, "x-amz-")
 }
 
 /// Whether an entry of the chain puts the proxy's credential into the header of this name. Another value there would be lost, or take its place.
@@ -88,7 +88,7 @@ pub fn is_header_of_credential(MiddlewareConfig { kind, parameters }: &Middlewar
     let is_authorization = same_header(name, "authorization");
     match &**kind {
         TOKEN_INJECTION => is_authorization,
-        AWS_STS => is_authorization || is_header_of_aws(name),
+        AWS_STS => is_header_of_aws(name),
         TOKEN_EXCHANGE => {
             let exchange = TokenExchangeParameters::read(parameters.clone(), "").ok();
             let exchange = exchange.and_then(|parameters| parameters.token_exchange_config);
