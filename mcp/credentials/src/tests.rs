@@ -124,6 +124,7 @@ async fn roles_that_could_not_work_stop_the_start() {
         (auth, of_mapping(json!({"role_arn": role, "matcher": "claims["})), ".role_mappings[0].matcher", "is not CEL"),
         (none, json!({}), "type", "needs callers who log in"),
         (&["auth", "awssts", "mcp-parser"], json!({}), "type", "mcp-parser changes or refuses"),
+        (&["auth", "awssts", "awssts"], json!({}), "type", "stands in the chain twice"),
     ] {
         let mut config = json!({"region": "eu-central-1", "fallback_role_arn": role});
         config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -142,16 +143,22 @@ async fn roles_that_could_not_work_stop_the_start() {
 }
 
 #[tokio::test]
-async fn an_exchange_stands_behind_all_that_may_refuse_a_call() {
+async fn an_exchange_stands_behind_all_that_may_refuse_a_call_and_alone() {
     let files = TempDir::new().unwrap();
+    let mut parameters = exchange(&json!({}));
+    parameters["target_url"] = json!("https://mcp.example/mcp");
+    parameters["aws_sts_config"] =
+        json!({"region": "eu-central-1", "fallback_role_arn": "arn:aws:iam::123456789012:role/a"});
     for (kinds, problem) in [
         (&["auth", "mcp-parser", "authorization", "tokenexchange", "header-forward"][..], None),
         (&["mcp-parser", "tokenexchange"], Some("needs auth before it")),
         (&["auth", "tokenexchange", "mcp-parser"], Some("mcp-parser changes or refuses")),
         (&["auth", "tokenexchange", "authorization"], Some("authorization changes or refuses")),
         (&["auth", "tokenexchange", "tokenexchange"], Some("stands in the chain twice")),
+        (&["auth", "awssts", "tokenexchange"], Some("take the credential of awssts")),
+        (&["auth", "tokenexchange", "awssts"], Some("take the credential of tokenexchange")),
     ] {
-        let built = build(kinds, &exchange(&json!({})), &Provided::default(), &files);
+        let built = build(kinds, &parameters, &Provided::default(), &files);
         let found = built.err().map(|error| error.problem);
         assert_eq!(found.is_some(), problem.is_some(), "{kinds:?}: {found:?}");
         assert!(found.zip(problem).is_none_or(|(found, problem)| found.contains(problem)), "{kinds:?}");

@@ -1,7 +1,7 @@
 //! Answers to who may call which tool, by the code that decides on calls, without a call.
 //!
-//! Nothing is asked: the answer of a webhook or of a policy decision point is what an answer depends on. Rate limits do not count, and neither does
-//! whether a token is valid.
+//! Nothing is asked: an answer depends on what a webhook or a policy decision point would say, and on whether somebody would give the proxy a
+//! credential for the caller. Rate limits do not count, and neither does whether a token is valid.
 
 mod chain;
 
@@ -86,6 +86,8 @@ pub enum Unknown {
     Webhook,
     /// The answer of the policy decision point.
     Pdp,
+    /// Whether there is a credential for this caller.
+    Credential,
 }
 
 impl Reason {
@@ -119,6 +121,10 @@ impl Reason {
 
     fn pdp() -> Self {
         Self::on(Unknown::Pdp, AUTHORIZATION, None, "the policy decision point decides")
+    }
+
+    fn credential(kind: &'static str) -> Self {
+        Self::on(Unknown::Credential, kind, None, "refuses a caller for whom it gets no credential")
     }
 }
 
@@ -230,13 +236,13 @@ fn shown(steps: &Steps<'_>, tool: &Entry<'_>, caller: &Arc<Identity>) -> Verdict
     if presented(steps, tool.name()).is_none() {
         return Verdict::no(Reason::new(TOOL_FILTER, None, "hides it"));
     }
-    // The request for the list is a message that webhooks may be asked about.
+    // The request for the list is a message like others: webhooks may be asked about it, and it needs the caller's credential.
     let mut asked = Asked::default();
-    because.extend(steps.iter().filter_map(|(step, _)| asked.by(step, LIST_TOOLS, None, caller)));
+    because.extend(steps.iter().filter_map(|(step, _)| asked.reason(step, LIST_TOOLS, None, caller)));
     Verdict::of(because)
 }
 
-/// The webhooks that are asked about a message of a caller, from the outermost to the innermost.
+/// Who is asked about a message of a caller, from the outermost middleware to the innermost.
 #[derive(Default)]
 struct Asked<'a> {
     /// The caller, as far as it is known by then.
@@ -246,10 +252,11 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// The reason that a step is, where it is a webhook that is asked about a message with this method, which calls this tool.
-    fn by(&mut self, step: &Step, method: &str, tool: Option<&str>, caller: &'a Identity) -> Option<Reason> {
+    /// The reason that a step is, where somebody else is asked about a message with this method, which calls this tool.
+    fn reason(&mut self, step: &Step, method: &str, tool: Option<&str>, caller: &'a Identity) -> Option<Reason> {
         match step {
             Step::Login => self.principal = principal(caller),
+            Step::Credential(kind) => return Some(Reason::credential(kind)),
             Step::Webhook { kind, name, selector } => {
                 let is_known = !self.changed;
                 let (method, tool) = (Some(method).filter(|_| is_known), tool.filter(|_| is_known));
@@ -289,8 +296,8 @@ fn called(
                     return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, "clients cannot call it"));
                 }
             },
-            (Step::Login | Step::Webhook { .. }, _) => {
-                because.extend(asked.by(step, TOOL_CALL, called_tool(&message).as_deref(), caller));
+            (Step::Login | Step::Webhook { .. } | Step::Credential(_), _) => {
+                because.extend(asked.reason(step, TOOL_CALL, called_tool(&message).as_deref(), caller));
             }
             (_, Some(View::Pdp)) => because.push(Reason::pdp()),
             (_, Some(View::Cedar(cedar))) => {

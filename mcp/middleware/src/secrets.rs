@@ -121,6 +121,7 @@ mod tests {
             (" hunter2 \n", Ok(" hunter2 ")),
             ("\n", Err("is blank")),
             (" \r\n", Err("is blank")),
+            ("\u{a0}\n", Err("is blank")),
         ]
         .into_iter()
         .enumerate()

@@ -28,18 +28,18 @@ const UNUSED: [&str; 17] = [
     "upstream_swap_config",
 ];
 
-/// Members that stand below `portcullis`: in the document, and in an entry of a webhook.
-const BELOW_PORTCULLIS: [&str; 9] = [
+/// Members that stand below `portcullis` of the document.
+const OF_DOCUMENT: [&str; 7] = [
     "actor_token_file",
     "allow_private_endpoint",
-    "match",
     "mcp_paths",
-    "mode",
     "open_paths",
     "rate_limits_fail_closed",
     "shadow_policies",
     "trusted_proxies",
 ];
+/// Members that stand below `portcullis` of an entry of a webhook.
+const OF_WEBHOOK: [&str; 2] = ["match", "mode"];
 
 /// The part of two names that Go's decoder compares, without underscores. The names that are asked for are ASCII: besides their capitals, only
 /// U+017F and U+212A are taken for letters of theirs.
@@ -69,9 +69,10 @@ impl Unknown {
         if self.listed.borrow().len() == MOST {
             return self.more.set(self.more.get() + 1);
         }
-        let path: String = path.escape_debug().take(LONGEST).collect();
-        let hint = meant(&folded, known).map(|meant| format!(" (did you mean {meant}?)"));
-        self.listed.borrow_mut().push(path + &hint.unwrap_or_default());
+        let shown: String = path.escape_debug().take(LONGEST).collect();
+        let in_portcullis = if path == name { &OF_DOCUMENT[..] } else { &OF_WEBHOOK };
+        let hint = meant(&folded, known, in_portcullis).map(|meant| format!(" (did you mean {meant}?)"));
+        self.listed.borrow_mut().push(shown + &hint.unwrap_or_default());
     }
 
     /// The paths of the members, each with the member that was meant, and how many more there are.
@@ -87,10 +88,10 @@ pub(crate) fn below(path: &str, step: &str) -> String {
     format!("{path:.LONGEST$}{dot}{step:.LONGEST$}")
 }
 
-/// The known member that an unknown one looks like: it differs in one letter or two, or stands at another place.
-fn meant(folded: &str, known: &[&str]) -> Option<String> {
+/// The known member that an unknown one looks like: it differs in one letter or two, or is one of `in_portcullis` beside it.
+fn meant(folded: &str, known: &[&str], in_portcullis: &[&str]) -> Option<String> {
     if known.contains(&"portcullis")
-        && let Some(name) = BELOW_PORTCULLIS.iter().find(|name| fold(name) == folded)
+        && let Some(name) = in_portcullis.iter().find(|name| fold(name) == folded)
     {
         return Some(format!("portcullis.{name}"));
     }

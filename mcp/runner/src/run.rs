@@ -1,6 +1,8 @@
 //! From the document to a running proxy, and to its end.
 
+use std::net::SocketAddr;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -26,7 +28,7 @@ use crate::diagnostics::{self, Diagnostics};
 use crate::explain::explain;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::{Command, Environment, Options};
+use crate::options::{Command, Environment, Options, RunOptions};
 use crate::registry::registry;
 use crate::reports::Reports;
 use crate::shared::Shared;
@@ -57,45 +59,155 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
     };
     let (path, config) = load(options.config.as_deref(), environment.run_config_checksum.as_deref())?;
     log(config.debug || options.debug || environment.debug, &environment);
-    if !ignored.is_empty() {
-        tracing::warn!(flags = ignored.join(", "), "ignoring flags that are not known");
-    }
-    if !config.unknown_members.is_empty() {
-        let members = config.unknown_members.join(", ");
-        tracing::warn!(
-            members,
-            "ignoring members of the RunConfig that are not known: a guard among them does not guard"
-        );
-    }
-    warn_of_unread_variables();
-    let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
-    let drain_delay = options.drain_delay;
-    let read_timeout = config.proxy_read_timeout.unwrap_or(READ);
-    let limits = limits(read_timeout, drain_delay, options.connections);
-    let is_remote = !config.remote_url.is_empty() && options.backend.is_none() && options.server.is_empty();
-    let health = Health::new(config.transport.as_str(), is_remote, &environment);
+    warn_of_what_is_ignored(&ignored, &config);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|source| RunError::System { what: "start the runtime", source })?;
-    let result = runtime.block_on(async {
-        let mut ending = Ending::new()?;
-        // Nobody is served before everything is built; what the chain checks depends on the address.
+    let result = runtime.block_on(serve(Source { path, config, options, environment }));
+    // A name server that does not answer keeps a thread busy for longer than Kubernetes waits.
+    runtime.shutdown_background();
+    result
+}
+
+/// The things that a proxy is made of.
+struct Source {
+    /// The path of the document.
+    path: PathBuf,
+    config: RunConfig,
+    options: RunOptions,
+    environment: Environment,
+}
+
+/// A proxy that answers nobody yet.
+struct Built {
+    app: Arc<App>,
+    server: Server,
+    workers: Workers,
+    metrics_server: Option<portcullis_listener::Server>,
+}
+
+/// Serves until a signal or the end of the MCP server, and answers the calls under way.
+async fn serve(source: Source) -> Result<(), RunError> {
+    let mut ending = Ending::new()?;
+    let Built { app, server, workers, metrics_server } = source.build().await?;
+    // Cancelled when the last answer is given: metrics are read until then.
+    let last = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(workers, Arc::clone(&app), app.drain.clone()));
+    let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
+    let result = tokio::select! {
+        delay = ending.asked(source.options.drain_delay) => {
+            app.ending.store(true, Relaxed);
+            tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
+            // A second signal says that nobody wants to wait.
+            tokio::select! {
+                () = unlearn(&app, delay) => {}
+                _ = ending.asked(Duration::ZERO) => {}
+            }
+            Ok(())
+        }
+        closed = app.backend.failed() => Err(match closed {
+            Closed::Gone => RunError::ServerFailed,
+            Closed::Stays => RunError::ServerStays,
+        }),
+    };
+    app.ending.store(true, Relaxed);
+    app.drain.cancel();
+    if let Err(error) = serving.await {
+        tracing::error!(%error, "the listener broke");
+    }
+    last.cancel();
+    if let Err(error) = beside.await {
+        tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
+    }
+    let mut closed = Closed::Gone;
+    if let Some(App { backend, chain, .. }) = Arc::into_inner(app) {
+        chain.close().await;
+        closed = backend.shut_down().await;
+    }
+    tracing::info!("ended");
+    if closed == Closed::Stays { result.and(Err(RunError::ServerStays)) } else { result }
+}
+
+impl Source {
+    /// Builds everything, and starts the MCP server. The address comes first, for what the chain checks depends on it.
+    async fn build(&self) -> Result<Built, RunError> {
+        let Self { path, config, options, environment } = self;
+        let address = options.listen.clone().unwrap_or_else(|| address(&config.host, config.port));
+        let limits = limits(self.read_timeout(), options.drain_delay, options.connections);
         let server = Server::bind(&address, limits).await;
         let server = server.map_err(|source| RunError::Listen { address, source })?;
         let local = server.local_addr().map_err(|source| RunError::System { what: "name the listener", source })?;
-        let entries = middleware(&config);
+        let entries = middleware(config);
         let login = entries.iter().any(|entry| demands_login(&entry.config));
         let wants_token = login || entries.iter().any(|entry| entry.config.kind == TOKEN_EXCHANGE);
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let root = options.files_root.as_deref();
+        let settings = self.settings(local, login);
+        let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
+        let (provider, root) = (Arc::clone(&settings.provider), options.files_root.as_deref());
         let clients = Clients::new(environment.redis_password.clone().below(root), root, Arc::clone(&provider));
-        let settings = ProxySettings {
+        let beside_document = Provided {
+            client_secret: environment.token_exchange_secret.clone().below(root),
+            actor_token_file: config.portcullis.actor_token_file.clone(),
+        };
+        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed, &beside_document)
+            .build_entries(entries, settings)
+            .await
+            .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
+        let shared = Shared::new(clients, metrics.clone());
+        let plan = plan(path, config, options, environment, &provider, &shared, login)?;
+        let forwards = plan.forwards();
+        // A server behind a pipe has no other paths.
+        let endpoints = plan.endpoints(path, config)?.filter(|_| chain.judges_messages());
+        let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
+        let backend = plan.start().await?;
+        let diagnostics = Diagnostics::of(config);
+        let metrics_server = diagnostics.bind(local).await;
+        let elsewhere = metrics_server.as_ref().filter(|_| !diagnostics.on_transport_port);
+        let metrics_elsewhere = elsewhere.and_then(|server| server.local_addr().ok()).map(|address| address.port());
+        let is_remote = !config.remote_url.is_empty() && options.backend.is_none() && options.server.is_empty();
+        let app = App {
+            chain,
+            transport: backend.service(),
+            backend,
+            forwards,
+            endpoints: endpoints.map(|endpoints| (endpoints, endpoints_guard)),
+            stateless: config.stateless,
+            trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
+            streams: if answers_on_stream(config) { Given::Session } else { Given::Stream },
+            health: Health::new(config.transport.as_str(), is_remote, environment),
+            shared,
+            metrics: Metrics::new(server.places(), metrics),
+            reports: Reports::default(),
+            metrics_elsewhere,
             login,
-            read_timeout,
+            ending: AtomicBool::new(false),
+            late: Late::default(),
+            drain: CancellationToken::new(),
+        };
+        app.chain.announce();
+        if !wants_token && !app.chain.judges_messages() {
+            tracing::warn!(
+                "the RunConfig asks for no guard: no login, policies, tool filter, webhooks or rate limits; whoever reaches the proxy may \
+                 call every tool"
+            );
+        }
+        tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
+        Ok(Built { app: Arc::new(app), server, workers, metrics_server })
+    }
+
+    fn read_timeout(&self) -> Duration {
+        self.config.proxy_read_timeout.unwrap_or(READ)
+    }
+
+    /// What the chain is built with, of a proxy that listens at `local`.
+    fn settings(&self, local: SocketAddr, login: bool) -> ProxySettings {
+        let Self { config, options, environment, .. } = self;
+        ProxySettings {
+            login,
+            read_timeout: self.read_timeout(),
             server_name: config.name.clone(),
             transport: config.transport.to_string(),
-            answers_on_stream: answers_on_stream(&config),
+            answers_on_stream: answers_on_stream(config),
             files_root: options.files_root.clone(),
             local_user: environment.user.clone().unwrap_or_else(|| "local".to_owned()),
             exempt_endpoints: options.exempt_endpoints.clone(),
@@ -108,95 +220,9 @@ pub fn run(options: Options, environment: Environment) -> Result<(), RunError> {
                 let is_own = ["TOOLHIVE_", "THV_"].iter().any(|prefix| name.starts_with(prefix));
                 std::env::var(name).ok().filter(|_| !is_own)
             },
-            ..ProxySettings::new(local, Arc::clone(&provider))
-        };
-        let (metrics, endpoints_guard) = (settings.metrics.clone(), settings.decisions.guard(ENDPOINTS));
-        let beside_document = Provided {
-            client_secret: environment.token_exchange_secret.clone().below(root),
-            actor_token_file: config.portcullis.actor_token_file.clone(),
-        };
-        let chain = registry(&clients, config.portcullis.rate_limits_fail_closed, &beside_document)
-            .build_entries(entries, settings)
-            .await
-            .map_err(|source| RunError::Middleware { path: path.clone(), source: Box::new(source) })?;
-        let shared = Shared::new(clients, metrics.clone());
-        let plan = plan(&path, &config, &options, &environment, &provider, &shared, login)?;
-        let forwards = plan.forwards();
-        // A server behind a pipe has no other paths.
-        let endpoints = plan.endpoints(&path, &config)?.filter(|_| chain.judges_messages());
-        let workers = workers(forwards).map_err(|source| RunError::System { what: "start a thread", source })?;
-        let backend = plan.start().await?;
-        let diagnostics = Diagnostics::of(&config);
-        let metrics_server = diagnostics.bind(local).await;
-        let elsewhere = metrics_server.as_ref().filter(|_| !diagnostics.on_transport_port);
-        let metrics_elsewhere = elsewhere.and_then(|server| server.local_addr().ok()).map(|address| address.port());
-        // Cancelled when the last answer is given: metrics are read until then.
-        let last = CancellationToken::new();
-        let app = Arc::new(App {
-            chain,
-            transport: backend.service(),
-            backend,
-            forwards,
-            endpoints: endpoints.map(|endpoints| (endpoints, endpoints_guard)),
-            stateless: config.stateless,
-            trusted_proxies: TrustedProxies(config.portcullis.trusted_proxies.clone()),
-            streams: if answers_on_stream(&config) { Given::Session } else { Given::Stream },
-            health,
-            shared,
-            metrics: Metrics::new(server.places(), metrics),
-            reports: Reports::default(),
-            metrics_elsewhere,
-            login,
-            ending: AtomicBool::new(false),
-            late: Late::default(),
-            drain: CancellationToken::new(),
-        });
-        app.chain.announce();
-        if !wants_token && !app.chain.judges_messages() {
-            tracing::warn!(
-                "the RunConfig asks for no guard: no login, policies, tool filter, webhooks or rate limits; whoever reaches the proxy may \
-                 call every tool"
-            );
+            ..ProxySettings::new(local, Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         }
-        tracing::info!(address = %local, name = config.name, transport = %config.transport, "listening");
-        let serving = tokio::spawn(server.serve(workers, Arc::clone(&app), app.drain.clone()));
-        let beside = tokio::spawn(beside(Arc::clone(&app), metrics_server, last.clone()));
-        let result = tokio::select! {
-            delay = ending.asked(drain_delay) => {
-                app.ending.store(true, Relaxed);
-                tracing::info!(?delay, "ending: not ready any more, and serving while clients learn of it");
-                // A second signal says that nobody wants to wait.
-                tokio::select! {
-                    () = unlearn(&app, delay) => {}
-                    _ = ending.asked(Duration::ZERO) => {}
-                }
-                Ok(())
-            }
-            closed = app.backend.failed() => Err(match closed {
-                Closed::Gone => RunError::ServerFailed,
-                Closed::Stays => RunError::ServerStays,
-            }),
-        };
-        app.ending.store(true, Relaxed);
-        app.drain.cancel();
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the listener broke");
-        }
-        last.cancel();
-        if let Err(error) = beside.await {
-            tracing::error!(%error, "the checks of the server or the diagnostics listener broke");
-        }
-        let mut closed = Closed::Gone;
-        if let Some(App { backend, chain, .. }) = Arc::into_inner(app) {
-            chain.close().await;
-            closed = backend.shut_down().await;
-        }
-        tracing::info!("ended");
-        if closed == Closed::Stays { result.and(Err(RunError::ServerStays)) } else { result }
-    });
-    // A name server that does not answer keeps a thread busy for longer than Kubernetes waits.
-    runtime.shutdown_background();
-    result
+    }
 }
 
 /// Waits until clients have learned that this pod is not ready any more: for `delay`, and a little longer while they have not.
@@ -269,8 +295,18 @@ fn address(host: &str, port: u16) -> String {
 const UNREAD: [&str; 8] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
 
-/// Logs the variables that are set and have no effect.
-fn warn_of_unread_variables() {
+/// Logs the flags, members and variables that have no effect.
+fn warn_of_what_is_ignored(flags: &[String], config: &RunConfig) {
+    if !flags.is_empty() {
+        tracing::warn!(flags = flags.join(", "), "ignoring flags that are not known");
+    }
+    if !config.unknown_members.is_empty() {
+        let members = config.unknown_members.join(", ");
+        tracing::warn!(
+            members,
+            "ignoring members of the RunConfig that are not known: a guard among them does not guard"
+        );
+    }
     let set = UNREAD.into_iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     let set: Vec<_> = set.collect();
     if !set.is_empty() {

@@ -10,7 +10,8 @@ use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Entry, Middleware, Next, ProxySettings, Registry};
 use mcp_runconfig::webhook::{self, Mode, Selector, WebhookParameters};
 use mcp_runconfig::{
-    AUTHORIZATION, AuthParameters, NoParameters, SHADOW_AUTHORIZATION, TOOL_CALL_FILTER, TOOL_FILTER, chain,
+    AUTHORIZATION, AWS_STS, AuthParameters, NoParameters, SHADOW_AUTHORIZATION, TOKEN_EXCHANGE, TOOL_CALL_FILTER,
+    TOOL_FILTER, chain,
 };
 
 use crate::authorization::{Authorization, Trial};
@@ -28,8 +29,14 @@ pub(super) enum Step {
     Login,
     List(ToolNames),
     Call(ToolNames),
-    Webhook { kind: &'static str, name: String, selector: Selector },
+    Webhook {
+        kind: &'static str,
+        name: String,
+        selector: Selector,
+    },
     Authorization(Box<Authorization>),
+    /// The type of a middleware that gets a credential for each caller.
+    Credential(&'static str),
 }
 
 /// Stands for a middleware in a chain that serves nobody.
@@ -98,6 +105,10 @@ fn registry(steps: &Arc<Mutex<Vec<Step>>>) -> Registry {
         registry.register(kind, move |parameters: WebhookParameters, context: BuildContext| {
             std::future::ready(webhooks(kind, parameters, &context).map(|hooks| push(&steps, hooks)))
         });
+    }
+    for kind in [TOKEN_EXCHANGE, AWS_STS] {
+        let steps = Arc::clone(steps);
+        registry.register(kind, move |NoParameters, _| std::future::ready(Ok(push(&steps, [Step::Credential(kind)]))));
     }
     // Policies that are tried decide nothing, but a proxy does not start with those that cannot be read.
     registry.register(SHADOW_AUTHORIZATION, |parameters, context| {

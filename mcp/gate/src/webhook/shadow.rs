@@ -49,8 +49,7 @@ impl Asking {
         let under_way = (trial.running.begin(), review.context.run_in_shadow());
         let (started, over) = (Instant::now(), trial.over());
         tokio::spawn(async move {
-            // The log would tell of a refusal that there is not.
-            let verdict = asking.verdict(&hook, &review, body, payload, longest).with_subscriber(NoSubscriber::new());
+            let verdict = asking.verdict(&hook, &review, body, payload, longest);
             let tried = tokio::select! {
                 tried = verdict => tried,
                 () = over => return,
@@ -85,7 +84,9 @@ impl Asking {
             return None;
         }
         let failure = answer.as_ref().err().map(ToString::to_string);
-        let (outcome, verdict) = self.weigh(hook, review, &body, answer).await;
+        // The log would tell of a refusal that there is not.
+        let weighed = self.weigh(hook, review, &body, answer).with_subscriber(NoSubscriber::new());
+        let (outcome, verdict) = weighed.await;
         Some(match verdict {
             Verdict::Pass => (outcome, failure),
             Verdict::Refuse(refusal) => (outcome, Some(failure.unwrap_or_else(|| refusal.reason.into_owned()))),

@@ -1,4 +1,4 @@
-//! `explain` and the proxy agree on generated chains: its yes and its no hold whatever webhooks say, and arguments are.
+//! `explain` and the proxy agree on generated chains: its yes and its no hold whatever webhooks say, arguments are, and providers of credentials do.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,6 +7,7 @@ use http::Response;
 use mcp_gate::explain::{Answer, Gate, Unknown, Verdict};
 use mcp_http::full;
 use mcp_middleware::{Entry, Identity};
+use mcp_runconfig::TOKEN_EXCHANGE;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -15,7 +16,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::endpoint::{Endpoint, Reply};
-use crate::support::{Files, Proxy, configs, post};
+use crate::support::{Files, NoCredential, Proxy, configs, post};
 
 const METHODS: [&str; 4] = ["tools/call", "tools/*", "tools/list", "*"];
 const NAMES: [&str; 5] = ["echo", "rm", "say", "p*", "*"];
@@ -34,6 +35,8 @@ struct Parts {
     mutating: Vec<Value>,
     validating: Vec<Value>,
     policies: Vec<&'static str>,
+    /// Whether the proxy gets a credential for each caller.
+    exchange: bool,
     /// Whether callers log in behind the webhooks.
     late: bool,
 }
@@ -73,14 +76,22 @@ fn parts(url: &str) -> impl Strategy<Value = Parts> + use<> {
         json!({"filter_tools": ["rm", "pay"], "tools_override": {"echo": {"name": "rm"}}}),
     ];
     let policies = prop_oneof![Just(Vec::new()), subsequence(POLICIES.to_vec(), 1..=4)];
-    (select(filters), vec(hook(url), 0..3), vec(hook(url), 0..3), policies, any::<bool>()).prop_map(
-        |(filter, mutating, validating, policies, late)| Parts { filter, mutating, validating, policies, late },
+    let is_rare = prop::bool::weighted(0.2);
+    (select(filters), vec(hook(url), 0..3), vec(hook(url), 0..3), policies, is_rare, any::<bool>()).prop_map(
+        |(filter, mutating, validating, policies, exchange, late)| Parts {
+            filter,
+            mutating,
+            validating,
+            policies,
+            exchange,
+            late,
+        },
     )
 }
 
 impl Parts {
-    /// The chain in which callers log in by this entry.
-    fn entries(&self, login: &Value) -> Vec<Value> {
+    /// The chain in which callers log in by this entry, and credentials come from middleware of this type.
+    fn entries(&self, login: &Value, credentials: &str) -> Vec<Value> {
         let place = |late: bool| (self.late == late).then(|| login.clone());
         let mut entries: Vec<_> = place(false).into_iter().collect();
         if !self.filter.is_null() {
@@ -98,14 +109,18 @@ impl Parts {
             let policies = json!({"config_data": {"cedar": {"policies": self.policies}}});
             entries.push(json!({"type": "authorization", "parameters": policies}));
         }
+        if self.exchange {
+            entries.push(json!({"type": credentials}));
+        }
         entries
     }
 }
 
-/// A proxy, and one caller of it.
+/// A proxy, one caller of it, and whether somebody gives a credential for the caller.
 struct World {
     proxy: Proxy,
     caller: Arc<Identity>,
+    has_credential: bool,
 }
 
 impl World {
@@ -113,6 +128,9 @@ impl World {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string();
         let mut request = post("application/json", message);
         request.extensions_mut().insert(Arc::clone(&self.caller));
+        if !self.has_credential {
+            request.extensions_mut().insert(NoCredential);
+        }
         self.proxy.send(request).await.text
     }
 
@@ -128,20 +146,23 @@ impl World {
     /// Whether the caller sees a tool of the server, which is its own description.
     async fn sees(&self, tool: &str) -> bool {
         let text = self.send("tools/list", json!({})).await;
-        let answer: Value = serde_json::from_str(&text).unwrap();
+        // A refusal is no JSON.
+        let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         let tools = answer["result"]["tools"].as_array();
         tools.is_some_and(|tools| tools.iter().any(|seen| seen["description"] == tool))
     }
 }
 
-/// Whether a verdict holds where the proxy lets something pass, or does not, and all webhooks say this.
-fn holds(verdict: &Verdict, say: Say, passes: bool) -> bool {
+/// Whether a verdict holds where the proxy lets something pass, or does not, all webhooks say this, and there is a credential or none.
+fn holds(verdict: &Verdict, (say, has_credential): (Say, bool), passes: bool) -> bool {
     match verdict.answer {
         Answer::Yes => passes,
         Answer::No => !passes,
         Answer::DependsOn => {
-            let is_asked = verdict.because.iter().any(|reason| reason.depends_on == Some(Unknown::Webhook));
-            !(is_asked && say == Say::Deny && passes)
+            let depends = |unknown| verdict.because.iter().any(|reason| reason.depends_on == Some(unknown));
+            let is_refused =
+                (depends(Unknown::Webhook) && say == Say::Deny) || (depends(Unknown::Credential) && !has_credential);
+            !(is_refused && passes)
         }
     }
 }
@@ -168,31 +189,33 @@ async fn a_yes_and_a_no_hold_on_generated_chains() {
     for _ in 0..60 {
         let parts = parts(&endpoint.url).new_tree(&mut runner).unwrap().current();
         let files = Files::new();
-        let gate =
-            Gate::build(Entry::list("middleware_configs", &configs(parts.entries(&login).into())), files.settings());
+        let gate = Gate::build(
+            Entry::list("middleware_configs", &configs(parts.entries(&login, TOKEN_EXCHANGE).into())),
+            files.settings(),
+        );
         let Ok(gate) = gate else {
             refused += 1;
             continue;
         };
         let mut entries = vec![json!({"type": "auth"})];
-        entries.extend(parts.entries(&json!({"type": "identified"})));
+        entries.extend(parts.entries(&json!({"type": "identified"}), "credentials"));
         let answer = list.clone();
         let answer =
             move || Response::builder().header("content-type", "application/json").body(full(answer.clone())).unwrap();
-        let world =
-            World { proxy: Proxy::answering(files.settings(), entries.into(), answer), caller: Arc::clone(&caller) };
+        let proxy = Proxy::answering(files.settings(), entries.into(), answer);
+        let mut world = World { proxy, caller: Arc::clone(&caller), has_credential: true };
         let (explained, _) = gate.explain(&Bytes::from(list.clone()), Some(&caller), None).unwrap();
         for tool in explained {
             for verdict in [&tool.shown, &tool.call] {
                 answers[verdict.answer as usize] += 1;
             }
-            for say in [Say::Allow, Say::Deny, Say::Rename] {
-                *says.lock().unwrap() = say;
+            for case in [(Say::Allow, true), (Say::Deny, true), (Say::Rename, true), (Say::Allow, false)] {
+                (*says.lock().unwrap(), world.has_credential) = case;
                 let is_seen = world.sees(&tool.server_name).await;
-                assert!(holds(&tool.shown, say, is_seen), "{say:?} {is_seen}: {tool:?} {parts:?}");
+                assert!(holds(&tool.shown, case, is_seen), "{case:?} {is_seen}: {tool:?} {parts:?}");
                 for arguments in [json!({}), json!({"n": "1"})] {
                     let passes = world.reaches(&tool.name, &tool.server_name, &arguments).await;
-                    assert!(holds(&tool.call, say, passes), "{say:?} {arguments} {passes}: {tool:?} {parts:?}");
+                    assert!(holds(&tool.call, case, passes), "{case:?} {arguments} {passes}: {tool:?} {parts:?}");
                 }
             }
         }

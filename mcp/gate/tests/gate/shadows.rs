@@ -131,7 +131,7 @@ async fn a_shadow_that_fails_counts_as_its_policy_says() {
 /// A trial takes no proxy down: its Secret may come later than the proxy, or be no key of it.
 #[tokio::test]
 async fn a_shadow_waits_for_its_files_and_takes_them_up() {
-    let (files, ca) = (Files::new(), authority("ours"));
+    let (files, ca, log) = (Files::new(), authority("ours"), Log::capture());
     files.write("/broken.crt", "no certificate");
     let endpoint = Endpoint::start(Some(local_server(&ca)), |_| Reply::allow()).await;
     for (name, path, later, outcome) in [
@@ -162,6 +162,8 @@ async fn a_shadow_waits_for_its_files_and_takes_them_up() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
+    let taken_up = log.text().lines().filter(|line| line.contains("certificates changed and are used")).count();
+    assert_eq!(taken_up, 2, "the authorities of two");
 }
 
 /// Neither message nor answer takes more memory than the bound tells of.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Once};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use mcp_http::{Body, BoxService, full};
@@ -172,6 +172,22 @@ impl Middleware for Identified {
     }
 }
 
+/// A mark among the extensions of a request: nobody gives a credential for its caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoCredential;
+
+/// A middleware that refuses requests with this mark.
+struct Credentials;
+
+impl Middleware for Credentials {
+    fn call<'a>(&'a self, request: Request<Body>, next: Next<'a>) -> BoxFuture<'a, Response<Body>> {
+        match request.extensions().get::<NoCredential>() {
+            Some(NoCredential) => Box::pin(async { mcp_http::text(StatusCode::FORBIDDEN, "no credential") }),
+            None => next.call(request),
+        }
+    }
+}
+
 /// The requests that reached the backend.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarded {
@@ -189,6 +205,7 @@ fn build_with(settings: ProxySettings, entries: Value) -> Result<Chain, BuildErr
     mcp_authn::register(&mut registry);
     registry.register("caller", |caller: Caller, _| async move { Ok(caller) });
     registry.register("identified", |NoParameters, _| async { Ok(Identified) });
+    registry.register("credentials", |NoParameters, _| async { Ok(Credentials) });
     registry.build(&configs(entries), settings).now_or_never().expect("no middleware here waits")
 }
 

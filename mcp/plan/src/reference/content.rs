@@ -64,7 +64,8 @@ impl Entry {
         Self {
             digest: key.digest(value),
             text: None,
-            empty: line.trim_ascii().is_empty(),
+            // As the proxy looks at it.
+            empty: String::from_utf8_lossy(line).trim().is_empty(),
             is_word: line.iter().all(u8::is_ascii_graphic),
             is_line: line.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')),
             authorities: authorities(value).err(),

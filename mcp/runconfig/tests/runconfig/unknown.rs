@@ -18,6 +18,7 @@ fn unknown_members_are_listed_with_what_was_meant() {
         (json!({"Tool_Filter": []}), "Tool_Filter (did you mean tools_filter?)"),
         (json!({"x_own": {"deep": {"er": 1}}}), "x_own"),
         (json!({"mcp_paths": ["/a"]}), "mcp_paths (did you mean portcullis.mcp_paths?)"),
+        (json!({"match": {}}), "match"),
         (json!({"validating_webhooks": [hook]}), "validating_webhooks[0].match (did you mean portcullis.match?)"),
         (json!({"tools_override": {"a.b": {"nam": "c"}}}), "tools_override.a.b.nam (did you mean name?)"),
         (

@@ -56,6 +56,7 @@ fn unknown(reason: &Reason) -> Option<String> {
         Unknown::Arguments => "arguments".to_owned(),
         Unknown::Webhook => format!("webhook {}", reason.name.as_deref().unwrap_or_default()),
         Unknown::Pdp => "the decision point".to_owned(),
+        Unknown::Credential => "the credential".to_owned(),
     })
 }
 

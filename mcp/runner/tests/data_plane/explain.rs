@@ -10,6 +10,7 @@ use super::authorization::{DONE, EVERYDAY, PERMIT_ALL, World, authorized, call};
 use crate::support::document;
 
 const LOGIN: &str = "https://id.example";
+const ROLE: &str = "arn:aws:iam::123456789012:role/mcp";
 
 /// A directory with the files of one question.
 struct Files(TempDir);
@@ -168,6 +169,26 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
             ),
             &["--tool", "rm"],
             &["rm dependsOn dependsOn authorization"],
+        ),
+        (
+            "an exchange of the caller's token",
+            document(
+                "stdio",
+                &json!({"middleware_configs": [
+                    {"type": "auth", "parameters": {"oidc_config": {"issuer": LOGIN, "audience": "mcp"}}},
+                    {"type": "mcp-parser"},
+                    {"type": "authorization", "parameters": {"config_data": {"cedar": {"policies": [dev]}}}},
+                    {"type": "tokenexchange", "parameters": {"token_exchange_config": {"token_url": LOGIN}}},
+                ]}),
+            ),
+            &["--claims", "claims"],
+            &["echo dependsOn dependsOn policy0 tokenexchange", "pay no no authorization", "rm no no authorization"],
+        ),
+        (
+            "a role of AWS",
+            with_login(&[PERMIT_ALL], json!({"aws_sts_config": {"region": "eu-west-1", "fallback_role_arn": ROLE}})),
+            &["--claims", "claims", "--tool", "rm"],
+            &["rm dependsOn dependsOn policy0 awssts"],
         ),
     ] {
         let files = Files::new(&config, &ann, &listed, &json!({"n": "1"}));

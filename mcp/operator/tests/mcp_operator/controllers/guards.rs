@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::{
     Place,
-    policy::{BOTH, edit, workload},
+    policy::{BOTH, named},
     recorder::Guarded,
     support::{
-        DEADLINE, Operator, auth_server, children_of, external_auth_config, labelled, minimal, oidc_config, ready_pods,
-        ready_pods_of, remote_proxy, webhook_config,
+        DEADLINE, Operator, auth_server, children_of, children_of_remote, external_auth_config, oidc_config,
+        ready_pods_of, webhook_config,
     },
 };
 
@@ -85,51 +85,109 @@ with_each_webhooks! {
     a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so
 }
 
-/// Waits until the status says that the server is refused, for a reason that contains `why`: in phase, message and `Ready`.
-async fn refused(place: &Place, server: &str, why: &str) {
-    let told = place.objects.server(server, "to be refused", |it| {
-        let Some(status) = &it.status else { return false };
-        let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
-        let failed = status.phase.is_some_and(|phase| phase.as_str() == "Failed");
-        let says = |message: &str| message.contains(why);
-        failed
-            && status.observed_generation == it.metadata.generation
-            && status.message.as_deref().is_some_and(says)
-            && ready.is_some_and(|ready| ready.status == "False" && says(&ready.message))
-    });
-    told.await;
+/// An edit from which no proxy is made, and the field that the refusal names.
+fn broken(guarded: Guarded) -> (Value, &'static str) {
+    match guarded {
+        Guarded::Server => (json!({"env": [{"name": "A=B", "value": "1"}]}), "spec.env"),
+        Guarded::RemoteProxy => {
+            (json!({"headerForward": {"addPlaintextHeaders": {"Host": "a"}}}), "spec.headerForward")
+        }
+    }
 }
 
-/// Waits until the workload `web` of a kind is refused, for a reason that contains `why`.
-async fn failed(place: &Place, guarded: Guarded, why: &str) {
-    let told = |workload: &DynamicObject| {
-        let status = &workload.data["status"];
-        let is_of_now = status["observedGeneration"].as_i64() == workload.metadata.generation;
+/// The edit that takes that back.
+fn mended(guarded: Guarded) -> Value {
+    match guarded {
+        Guarded::Server => json!({"env": null}),
+        Guarded::RemoteProxy => json!({"headerForward": null}),
+    }
+}
+
+fn with_members(mut edit: Value, members: Value) -> Value {
+    edit.as_object_mut().unwrap().append(&mut members.as_object().unwrap().clone());
+    edit
+}
+
+/// A workload of either kind in a namespace.
+struct Workload<'a> {
+    place: &'a Place,
+    guarded: Guarded,
+    name: String,
+}
+
+impl<'a> Workload<'a> {
+    /// One of each kind, whose names begin so.
+    fn both(place: &'a Place, name: &str) -> [Self; 2] {
+        BOTH.map(|guarded| Self { place, guarded, name: format!("{name}-{}", guarded.app()) })
+    }
+
+    async fn create(&self, spec: Value) {
+        self.place.objects.create(named(self.guarded, &self.name, spec)).await;
+    }
+
+    async fn edit(&self, spec: Value) {
+        self.place.objects.merge(BETA, self.guarded.kind(), &self.name, json!({"spec": spec})).await;
+    }
+
+    async fn deployment(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        self.place.objects.child(ChildKind::Deployment, &self.name, what, condition).await
+    }
+
+    /// The name of the Service in front of its proxy.
+    fn service(&self) -> String {
+        match self.guarded {
+            Guarded::Server => format!("mcp-{}-proxy", self.name),
+            Guarded::RemoteProxy => format!("mcp-{}-remote-proxy", self.name),
+        }
+    }
+
+    async fn has_children(&self) {
+        let children = match self.guarded {
+            Guarded::Server => children_of(&self.name),
+            Guarded::RemoteProxy => children_of_remote(&self.name),
+        };
+        self.place.objects.has_children(&self.name, &children).await;
+    }
+
+    /// Creates it, and waits until it is ready.
+    async fn serves(&self, spec: Value) {
+        self.create(spec).await;
+        self.has_children().await;
+        ready_pods_of(&self.place.objects, &self.guarded.app(), &self.name).await;
+        self.status("to be ready", |status| status["phase"] == "Ready").await;
+    }
+
+    /// Waits until a status of its generation fulfils `condition`.
+    async fn status(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let told = |workload: &DynamicObject| {
+            let status = &workload.data["status"];
+            status["observedGeneration"].as_i64() == workload.metadata.generation && condition(status)
+        };
+        let api = self.guarded.api(&self.place.objects);
+        wait_for_object(&api, &self.name, what, DEADLINE, told).await.data["status"].take()
+    }
+
+    /// Waits until it is refused, for a reason that contains `why`: in phase, message and `Ready`.
+    async fn is_refused(&self, why: &str) -> Value {
         let says = |message: &Value| message.as_str().is_some_and(|text| text.contains(why));
         let is_unready = |it: &Value| it["type"] == "Ready" && it["status"] == "False" && says(&it["message"]);
-        let ready = status["conditions"].as_array().is_some_and(|all| all.iter().any(is_unready));
-        is_of_now && status["phase"] == "Failed" && says(&status["message"]) && ready
-    };
-    wait_for_object(&guarded.api(&place.objects), "web", "to be refused", DEADLINE, told).await;
-}
+        let refused = |status: &Value| {
+            let ready = status["conditions"].as_array().is_some_and(|all| all.iter().any(is_unready));
+            status["phase"] == "Failed" && says(&status["message"]) && ready
+        };
+        self.status("to be refused", refused).await
+    }
 
-async fn no_proxy_of(place: &Place, guarded: Guarded) {
-    place.objects.child(ChildKind::Deployment, "web", "to be gone", Value::is_null).await;
-    let pods: Api<Pod> = place.objects.api();
-    wait_until("the proxy's pods to go", DEADLINE, || async {
-        pods.list(&guarded.pods()).await.unwrap().items.is_empty().then_some(())
-    })
-    .await;
-}
-
-async fn no_proxy(place: &Place, server: &str) {
-    place.objects.child(ChildKind::Deployment, server, "to be gone", Value::is_null).await;
-    let pods: Api<Pod> = place.objects.api();
-    let selector = ListParams::default().labels(&format!("app=mcpserver,toolhive-name={server}"));
-    wait_until("the proxy's pods to go", DEADLINE, || async {
-        pods.list(&selector).await.unwrap().items.is_empty().then_some(())
-    })
-    .await;
+    async fn has_no_proxy(&self) {
+        self.deployment("to be gone", Value::is_null).await;
+        let pods: Api<Pod> = self.place.objects.api();
+        let selector = format!("app={},toolhive-name={}", self.guarded.app(), self.name);
+        let selector = ListParams::default().labels(&selector);
+        wait_until("the proxy's pods to go", DEADLINE, || async {
+            pods.list(&selector).await.unwrap().items.is_empty().then_some(())
+        })
+        .await;
+    }
 }
 
 async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webhooks: Webhooks) {
@@ -143,80 +201,87 @@ async fn a_server_whose_guard_is_not_built_never_gets_a_proxy_and_says_why(webho
             "AuthServerRefValidated",
         ),
     ];
+    let each = || guards.iter().flat_map(|row| Workload::both(&place, row.0).map(|workload| (workload, row)));
     place.objects.create(external_auth_config("x", auth_server())).await;
-    for (name, spec, _) in &guards {
-        place.objects.create(labelled(name, spec.clone())).await;
+    for (workload, (_, spec, _)) in each() {
+        workload.create(spec.clone()).await;
     }
-    for (name, ..) in &guards {
-        place.objects.phase(name, "Failed").await;
+    for (workload, _) in each() {
+        workload.is_refused("does not run").await;
     }
     let _operator = webhooks.after_the_edit(&place, operator).await;
-    for (name, _, type_) in &guards {
-        let server = place.objects.phase(name, "Failed").await;
-        let status = server.status.unwrap();
-        let conditions = status.conditions.unwrap();
-        let guard = conditions.iter().find(|it| it.type_ == *type_).unwrap();
-        assert!(guard.status == "False" && guard.message.contains("does not run"), "{name}: {guard:?}");
-        assert!(place.objects.get(ChildKind::Deployment, name).await.is_null(), "{name}");
-        assert!(place.objects.get(ChildKind::StatefulSet, name).await.is_null(), "{name}");
+    for (workload, (_, _, type_)) in each() {
+        let status = workload.is_refused("does not run").await;
+        let conditions = status["conditions"].as_array().unwrap();
+        let guard = conditions.iter().find(|it| it["type"] == *type_).unwrap();
+        let says = guard["message"].as_str().unwrap().contains("does not run");
+        assert!(guard["status"] == "False" && says, "{}: {guard}", workload.name);
+        assert!(place.objects.get(ChildKind::Deployment, &workload.name).await.is_null(), "{}", workload.name);
+        assert!(place.objects.get(ChildKind::StatefulSet, &workload.name).await.is_null(), "{}", workload.name);
     }
     // It comes after the status.
-    wait_until("the event", DEADLINE, || async {
-        place.objects.events("MCPServer", "external").await.contains(&"Warning InvalidConfig".to_owned()).then_some(())
-    })
-    .await;
+    for (workload, _) in each() {
+        let warning = "Warning InvalidConfig".to_owned();
+        wait_until("the event", DEADLINE, || async {
+            place.objects.events(workload.guarded.kind(), &workload.name).await.contains(&warning).then_some(())
+        })
+        .await;
+    }
 }
 
 async fn a_running_server_stops_when_a_guard_that_is_not_built_is_added_and_runs_again_without_it(webhooks: Webhooks) {
     let place = webhooks.place("guard-added").await;
     let operator = webhooks.operator(&place);
     place.objects.create(external_auth_config("x", auth_server())).await;
-    place.objects.create(minimal("web")).await;
-    place.objects.has_children("web", &children_of("web")).await;
-    ready_pods(&place.objects, "web").await;
-    place.objects.phase("web", "Ready").await;
-    place.objects.edit("web", json!({"externalAuthConfigRef": {"name": "x"}})).await;
-    no_proxy(&place, "web").await;
-    place.objects.phase("web", "Failed").await;
+    let both = Workload::both(&place, "web");
+    for workload in &both {
+        workload.serves(json!({})).await;
+        workload.edit(json!({"externalAuthConfigRef": {"name": "x"}})).await;
+    }
+    for workload in &both {
+        workload.has_no_proxy().await;
+        workload.is_refused("does not run").await;
+    }
     let _operator = webhooks.after_the_edit(&place, operator).await;
-    place.objects.edit("web", json!({"externalAuthConfigRef": null})).await;
-    place.objects.has_children("web", &children_of("web")).await;
+    for workload in &both {
+        workload.edit(json!({"externalAuthConfigRef": null})).await;
+    }
+    for workload in &both {
+        workload.has_children().await;
+    }
 }
 
 async fn an_invalid_edit_that_asks_for_a_guard_ends_the_open_proxy(webhooks: Webhooks) {
     let place = webhooks.place("invalid-edit").await;
     let operator = webhooks.operator(&place);
-    let objects = &place.objects;
     // A guard that is not built, one that is not there, and one that is.
     let guards = [
-        ("unbuilt", json!({"externalAuthConfigRef": {"name": "x"}}), "does not run"),
-        ("absent", json!({"webhookConfigRef": {"name": "absent"}}), "absent"),
-        ("there", json!({"webhookConfigRef": {"name": "gate"}}), "spec.env"),
+        ("unbuilt", json!({"externalAuthConfigRef": {"name": "x"}}), Some("does not run")),
+        ("absent", json!({"webhookConfigRef": {"name": "absent"}}), Some("absent")),
+        ("there", json!({"webhookConfigRef": {"name": "gate"}}), None),
     ];
-    objects.create(webhook_config("gate", json!({}))).await;
-    objects.create(external_auth_config("x", auth_server())).await;
-    for (name, ..) in &guards {
-        objects.create(minimal(name)).await;
-        objects.has_children(name, &children_of(name)).await;
-        ready_pods(objects, name).await;
-        objects.phase(name, "Ready").await;
+    let each = || guards.iter().flat_map(|row| Workload::both(&place, row.0).map(|workload| (workload, row)));
+    place.objects.create(webhook_config("gate", json!({}))).await;
+    place.objects.create(external_auth_config("x", auth_server())).await;
+    for (workload, _) in each() {
+        workload.serves(json!({})).await;
     }
-    for (name, guard, _) in &guards {
-        let mut edit = guard.clone();
-        edit["env"] = json!([{"name": "A=B", "value": "1"}]);
-        objects.edit(name, edit).await;
+    for (workload, (_, guard, _)) in each() {
+        workload.edit(with_members(broken(workload.guarded).0, guard.clone())).await;
     }
-    for (name, _, why) in &guards {
-        no_proxy(&place, name).await;
-        refused(&place, name, why).await;
-    }
+    let are_refused = || async {
+        for (workload, (_, _, why)) in each() {
+            workload.has_no_proxy().await;
+            workload.is_refused(why.unwrap_or(broken(workload.guarded).1)).await;
+        }
+    };
+    are_refused().await;
     let _operator = webhooks.after_the_edit(&place, operator).await;
-    for (name, _, why) in &guards {
-        no_proxy(&place, name).await;
-        refused(&place, name, why).await;
+    are_refused().await;
+    for workload in Workload::both(&place, "there") {
+        workload.edit(mended(workload.guarded)).await;
+        workload.has_children().await;
     }
-    objects.edit("there", json!({"env": null})).await;
-    objects.has_children("there", &children_of("there")).await;
 }
 
 async fn an_invalid_edit_leaves_the_guarded_proxy_and_says_so(webhooks: Webhooks) {
@@ -224,55 +289,66 @@ async fn an_invalid_edit_leaves_the_guarded_proxy_and_says_so(webhooks: Webhooks
     let operator = webhooks.operator(&place);
     let objects = &place.objects;
     objects.create(webhook_config("gate", json!({}))).await;
-    objects.create(labelled("web", json!({"webhookConfigRef": {"name": "gate"}}))).await;
-    objects.has_children("web", &children_of("web")).await;
-    ready_pods(objects, "web").await;
-    objects.phase("web", "Ready").await;
-    let before = objects.get(ChildKind::Deployment, "web").await;
-    objects.edit("web", json!({"env": [{"name": "A=B", "value": "1"}]})).await;
-    refused(&place, "web", "spec.env").await;
-    // A server that is made with it says the same.
-    objects.create(labelled("new", json!({"env": [{"name": "A=B", "value": "1"}]}))).await;
-    refused(&place, "new", "spec.env").await;
+    let mut before = Vec::new();
+    let (guarded, new) = (Workload::both(&place, "web"), Workload::both(&place, "new"));
+    for workload in &guarded {
+        workload.serves(json!({"webhookConfigRef": {"name": "gate"}})).await;
+        before.push(objects.get(ChildKind::Deployment, &workload.name).await);
+        workload.edit(broken(workload.guarded).0).await;
+    }
+    // One that is made with it says the same.
+    for workload in &new {
+        workload.create(broken(workload.guarded).0).await;
+    }
+    let all = || guarded.iter().chain(&new);
+    for workload in all() {
+        workload.is_refused(broken(workload.guarded).1).await;
+    }
     let operator = webhooks.after_the_edit(&place, operator).await;
-    refused(&place, "web", "spec.env").await;
-    refused(&place, "new", "spec.env").await;
+    for workload in all() {
+        workload.is_refused(broken(workload.guarded).1).await;
+    }
     operator.idle(place.cluster).await;
-    let after = objects.get(ChildKind::Deployment, "web").await;
-    assert_eq!((&after["metadata"]["uid"], &after["spec"]), (&before["metadata"]["uid"], &before["spec"]));
-    let events = objects.events("MCPServer", "new").await;
-    let refusals = events.iter().filter(|event| event.starts_with("Warning")).count();
-    let once = if webhooks == Webhooks::OffThenOn { 1..=2 } else { 1..=1 };
-    assert!(once.contains(&refusals), "{events:?}");
+    for (workload, before) in guarded.iter().zip(before) {
+        let after = objects.get(ChildKind::Deployment, &workload.name).await;
+        assert_eq!((&after["metadata"]["uid"], &after["spec"]), (&before["metadata"]["uid"], &before["spec"]));
+    }
+    for workload in &new {
+        let events = objects.events(workload.guarded.kind(), &workload.name).await;
+        let refusals = events.iter().filter(|event| event.starts_with("Warning")).count();
+        let once = if webhooks == Webhooks::OffThenOn { 1..=2 } else { 1..=1 };
+        assert!(once.contains(&refusals), "{events:?}");
+    }
 }
 
 /// A guard that can be built and is not there yet: the proxy waits for it, and one that runs without it goes first.
 async fn a_gate_added_to_a_running_server_replaces_the_unguarded_proxy_before_the_guarded_one_starts(
     webhooks: Webhooks,
 ) {
-    for guarded in BOTH {
-        let place = webhooks.place(&format!("gate-{}", guarded.kind())).await;
-        let operator = webhooks.operator(&place);
-        let objects = &place.objects;
-        objects.create(workload(guarded, json!({}))).await;
-        let before = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
-        let before = before["metadata"]["uid"].clone();
-        edit(&place, guarded, json!({"webhookConfigRef": {"name": "gate"}})).await;
-        no_proxy_of(&place, guarded).await;
-        failed(&place, guarded, "gate").await;
-        let _operator = webhooks.after_the_edit(&place, operator).await;
+    let place = webhooks.place("gate").await;
+    let operator = webhooks.operator(&place);
+    let both = Workload::both(&place, "web");
+    let mut before = Vec::new();
+    for workload in &both {
+        workload.create(json!({})).await;
+        let made = workload.deployment("to come", |it| !it.is_null()).await;
+        before.push(made["metadata"]["uid"].clone());
+    }
+    for workload in &both {
+        workload.edit(json!({"webhookConfigRef": {"name": "gate"}})).await;
+    }
+    for workload in &both {
+        workload.has_no_proxy().await;
+        workload.is_refused("gate").await;
+    }
+    let _operator = webhooks.after_the_edit(&place, operator).await;
 
-        objects.create(webhook_config("gate", json!({}))).await;
-        let after = objects.child(ChildKind::Deployment, "web", "to come back", |it| !it.is_null()).await;
+    place.objects.create(webhook_config("gate", json!({}))).await;
+    for (workload, before) in both.iter().zip(before) {
+        let after = workload.deployment("to come back", |it| !it.is_null()).await;
         assert_ne!(after["metadata"]["uid"], before);
-        assert_eq!(
-            after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"]
-                .as_str()
-                .unwrap()
-                .split('/')
-                .next(),
-            Some("gate")
-        );
+        let config = after["metadata"]["annotations"]["toolhive.stacklok.dev/webhook-config"].as_str().unwrap();
+        assert_eq!(config.split('/').next(), Some("gate"));
     }
 }
 
@@ -283,80 +359,72 @@ async fn open_pods_that_outlived_their_deployment_get_no_service_and_the_status_
     let place = Place::new("orphans").await;
     let operator = place.operator();
     let objects = &place.objects;
-    let workloads = [
-        ("MCPServer", "mcpserver", minimal("web"), "web", "mcp-web-proxy"),
-        ("MCPRemoteProxy", "mcpremoteproxy", remote_proxy("far", json!({})), "far", "mcp-far-remote-proxy"),
-    ];
+    let both = Workload::both(&place, "web");
     objects.create(oidc_config("idp", json!({}))).await;
-    let phase = |workload: &DynamicObject| workload.data["status"]["phase"].as_str().map(str::to_owned);
-    for (kind, app, open, name, _) in &workloads {
-        objects.create(open.clone()).await;
-        ready_pods_of(objects, app, name).await;
-        let is_ready = |workload: &DynamicObject| phase(workload).as_deref() == Some("Ready");
-        wait_for_object(&objects.dynamic(BETA, kind), name, "to be ready", DEADLINE, is_ready).await;
+    for workload in &both {
+        workload.serves(json!({})).await;
     }
     operator.kill().await;
     let orphan = DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
-    for (kind, _, _, name, _) in &workloads {
-        objects.children(ChildKind::Deployment).delete(name, &orphan).await.unwrap();
-        objects.child(ChildKind::Deployment, name, "to be gone", Value::is_null).await;
-        let login = json!({"spec": {"oidcConfigRef": {"name": "idp", "audience": name}}});
-        objects.merge(BETA, kind, name, login).await;
+    for workload in &both {
+        objects.children(ChildKind::Deployment).delete(&workload.name, &orphan).await.unwrap();
+        workload.deployment("to be gone", Value::is_null).await;
+        workload.edit(json!({"oidcConfigRef": {"name": "idp", "audience": workload.name}})).await;
     }
 
     let operator = place.operator();
     let sets: Api<ReplicaSet> = objects.api();
     let left: Vec<String> =
         sets.list(&ListParams::default()).await.unwrap().into_iter().map(|it| it.name_any()).collect();
-    assert_eq!(left.len(), workloads.len());
-    for (kind, _, _, name, service) in &workloads {
-        let set = left.iter().find(|set| set.starts_with(name)).unwrap();
-        let says = format!("kubectl delete -n {} replicaset.apps {set}", place.namespace());
-        let told = |workload: &DynamicObject| {
-            let message = workload.data["status"]["message"].as_str();
-            message.is_some_and(|message| message.ends_with(&says)) && phase(workload).as_deref() == Some("Failed")
-        };
-        let api = objects.dynamic(BETA, kind);
-        let told = wait_for_object(&api, name, "what to delete", DEADLINE, told).await;
-        assert!(told.data["status"]["url"].is_null(), "{kind}");
-        objects.child(ChildKind::Service, service, "to be gone", Value::is_null).await;
+    assert_eq!(left.len(), both.len());
+    for workload in &both {
+        let set = left.iter().find(|set| set.starts_with(&workload.name)).unwrap();
+        let status =
+            workload.is_refused(&format!("kubectl delete -n {} replicaset.apps {set}", place.namespace())).await;
+        assert!(status["url"].is_null(), "{status}");
+        objects.child(ChildKind::Service, &workload.service(), "to be gone", Value::is_null).await;
     }
     operator.idle(place.cluster).await;
-    for (kind, _, _, name, service) in &workloads {
-        assert!(objects.get(ChildKind::Deployment, name).await.is_null(), "{kind}");
-        assert!(objects.get(ChildKind::Service, service).await.is_null(), "{kind}");
+    for workload in &both {
+        assert!(objects.get(ChildKind::Deployment, &workload.name).await.is_null(), "{}", workload.name);
+        assert!(objects.get(ChildKind::Service, &workload.service()).await.is_null(), "{}", workload.name);
     }
     for set in &left {
         sets.delete(set, &DeleteParams::background()).await.unwrap();
     }
-    for (kind, _, _, name, service) in &workloads {
-        let made = objects.child(ChildKind::Deployment, name, "to come", |it| !it.is_null()).await;
+    for workload in &both {
+        let made = workload.deployment("to come", |it| !it.is_null()).await;
         let template = &made["spec"]["template"]["metadata"]["annotations"];
         let guards = template["toolhive.stacklok.dev/guards"].as_str().unwrap_or_default();
-        assert!(guards.starts_with("MCPOIDCConfig/idp/"), "{kind}: {made}");
-        objects.child(ChildKind::Service, service, "to come back", |it| !it.is_null()).await;
+        assert!(guards.starts_with("MCPOIDCConfig/idp/"), "{made}");
+        objects.child(ChildKind::Service, &workload.service(), "to come back", |it| !it.is_null()).await;
     }
 }
 
 /// A configuration that goes bad or goes away leaves what runs guarded as it is.
 async fn a_config_that_becomes_invalid_keeps_the_guarded_proxy_and_says_so(webhooks: Webhooks) {
-    for guarded in BOTH {
-        let place = webhooks.place(&format!("config-bad-{}", guarded.kind())).await;
-        let operator = webhooks.operator(&place);
-        let objects = &place.objects;
-        objects.create(webhook_config("gate", json!({}))).await;
-        objects.create(workload(guarded, json!({"webhookConfigRef": {"name": "gate"}}))).await;
-        let before = objects.child(ChildKind::Deployment, "web", "to come", |it| !it.is_null()).await;
-        let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
-        objects.merge(ALPHA, "MCPWebhookConfig", "gate", broken).await;
-        failed(&place, guarded, "left as it is").await;
-        let _operator = webhooks.after_the_edit(&place, operator).await;
-        failed(&place, guarded, "left as it is").await;
-        let after = objects.get(ChildKind::Deployment, "web").await;
-        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
-        assert_eq!(after["spec"], before["spec"]);
-        // Gone by force, finalizer and all: the same.
-        objects.merge(ALPHA, "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}})).await;
-        objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
+    let place = webhooks.place("config-bad").await;
+    let operator = webhooks.operator(&place);
+    let objects = &place.objects;
+    objects.create(webhook_config("gate", json!({}))).await;
+    let both = Workload::both(&place, "web");
+    let mut before = Vec::new();
+    for workload in &both {
+        workload.create(json!({"webhookConfigRef": {"name": "gate"}})).await;
+        before.push(workload.deployment("to come", |it| !it.is_null()).await);
     }
+    let broken = json!({"spec": {"validating": [{"name": "policy", "url": "ftp://nowhere"}]}});
+    objects.merge(ALPHA, "MCPWebhookConfig", "gate", broken).await;
+    for workload in &both {
+        workload.is_refused("left as it is").await;
+    }
+    let _operator = webhooks.after_the_edit(&place, operator).await;
+    for (workload, before) in both.iter().zip(before) {
+        workload.is_refused("left as it is").await;
+        let after = objects.get(ChildKind::Deployment, &workload.name).await;
+        assert_eq!((&after["metadata"]["uid"], &after["spec"]), (&before["metadata"]["uid"], &before["spec"]));
+    }
+    // Gone by force, finalizer and all: the same.
+    objects.merge(ALPHA, "MCPWebhookConfig", "gate", json!({"metadata": {"finalizers": null}})).await;
+    objects.configs().delete("gate", &DeleteParams::default()).await.unwrap();
 }

@@ -28,7 +28,11 @@ pub(super) const BOTH: [Guarded; 2] = [Server, RemoteProxy];
 
 /// The workload `web` of a kind.
 pub(super) fn workload(guarded: Guarded, spec: Value) -> Value {
-    if guarded == Server { labelled("web", spec) } else { remote_proxy("web", spec) }
+    named(guarded, "web", spec)
+}
+
+pub(super) fn named(guarded: Guarded, name: &str, spec: Value) -> Value {
+    if guarded == Server { labelled(name, spec) } else { remote_proxy(name, spec) }
 }
 
 pub(super) async fn place(guarded: Guarded, prefix: &str) -> Place {

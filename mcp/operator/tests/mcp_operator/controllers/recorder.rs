@@ -60,9 +60,14 @@ impl Guarded {
         objects.dynamic("toolhive.stacklok.dev/v1beta1", self.kind())
     }
 
+    /// The value of the label `app` of its proxies' pods.
+    pub(crate) fn app(self) -> String {
+        self.kind().to_lowercase()
+    }
+
     /// Of the pods, those of its proxies.
     pub(crate) fn pods(self) -> ListParams {
-        ListParams::default().labels(&format!("app={}", self.kind().to_lowercase()))
+        ListParams::default().labels(&format!("app={}", self.app()))
     }
 }
 

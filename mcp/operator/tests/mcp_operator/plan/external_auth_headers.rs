@@ -50,6 +50,8 @@ fn a_value_that_no_header_can_hold_is_named() {
         ("hunter 2", Some(word), None),
         ("hünter2", Some(word), Some(line)),
         ("hunter\u{7f}", Some(word), Some(line)),
+        // Blank for the proxy, too.
+        ("\u{a0}\n", Some("is empty"), Some("is empty")),
     ] {
         let expected = |problem: Option<&str>| problem.map(|problem| format!("Secret s/k {problem}"));
         let mut token = proxy("bearerToken");
