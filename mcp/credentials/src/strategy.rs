@@ -7,8 +7,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use mcp_http::{Body, Unauthorized};
 use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome, RequestContext};
-use mcp_runconfig::chain::{AUTH, BEFORE_CREDENTIALS};
-use mcp_runconfig::{AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION, same_header};
+use mcp_runconfig::same_header;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
 
@@ -49,23 +48,9 @@ pub(crate) struct Credentials<S> {
 }
 
 impl<S: Strategy> Credentials<S> {
-    /// An error is a place in the chain in which a refused call would cost a credential, or nobody had called, or beside another credential.
+    /// An error is a place in the chain where [no credential](BuildContext::check_credential) can be.
     pub(crate) fn new(kind: &'static str, strategy: S, context: &BuildContext) -> Result<Self, BuildError> {
-        context.check_single()?;
-        if let Some(other) =
-            [AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION].into_iter().find(|kind| context.is_inside_of(kind))
-        {
-            let problem = format!("{kind} would take the credential of {other} for the caller's");
-            return Err(context.error("type", problem, "keep one of them"));
-        }
-        if !context.is_inside_of(AUTH) {
-            let fix = "put {\"type\":\"auth\"} before it, which says who calls";
-            return Err(context.error("type", format!("{kind} needs auth before it"), fix));
-        }
-        if let Some(other) = BEFORE_CREDENTIALS.into_iter().find(|other| context.is_outside_of(other)) {
-            let problem = format!("{kind} would get credentials for calls that {other} changes or refuses afterwards");
-            return Err(context.error("type", problem, format!("put it behind {other}")));
-        }
+        context.check_credential()?;
         Ok(Self { kind, strategy, guard: context.guard() })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mcp_runconfig::chain::DEFAULT_BODY_LIMIT;
+use mcp_runconfig::chain::{AUTH, BEFORE_CREDENTIALS, CREDENTIALS, DEFAULT_BODY_LIMIT};
 use mcp_runconfig::endpoint::{Egress, IpNet};
 use mcp_runconfig::environment::{SECRET_PREFIX, SECRETS_PROVIDER};
 use mcp_runconfig::{MiddlewareConfig, Parameters, ParseError, is_header_of_credential};
@@ -265,6 +265,29 @@ impl BuildContext {
     pub fn check_single(&self) -> Result<(), BuildError> {
         if self.is_inside_of(&self.entry().config.kind) {
             return Err(self.error("type", "stands in the chain twice", "keep one of them"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a place in the chain for what gets a credential for the server: one where a refused call would cost a credential, where nobody has
+    /// called yet, or beside another credential.
+    ///
+    /// # Errors
+    /// It is such a place.
+    pub fn check_credential(&self) -> Result<(), BuildError> {
+        self.check_single()?;
+        let kind = &self.entry().config.kind;
+        if let Some(other) = CREDENTIALS.into_iter().find(|other| self.is_inside_of(other)) {
+            let problem = format!("{kind} would take the credential of {other} for the caller's");
+            return Err(self.error("type", problem, "keep one of them"));
+        }
+        if !self.is_inside_of(AUTH) {
+            let fix = "put {\"type\":\"auth\"} before it, which says who calls";
+            return Err(self.error("type", format!("{kind} needs auth before it"), fix));
+        }
+        if let Some(other) = BEFORE_CREDENTIALS.into_iter().find(|other| self.is_outside_of(other)) {
+            let problem = format!("{kind} would get credentials for calls that {other} changes or refuses afterwards");
+            return Err(self.error("type", problem, format!("put it behind {other}")));
         }
         Ok(())
     }

@@ -23,6 +23,7 @@ mod registry;
 mod reports;
 mod run;
 mod shared;
+mod text;
 mod upload;
 
 pub use error::{InputError, RunError};

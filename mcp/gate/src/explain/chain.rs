@@ -10,8 +10,8 @@ use mcp_http::Body;
 use mcp_middleware::{BuildContext, BuildError, Entry, Middleware, Next, ProxySettings, Registry};
 use mcp_runconfig::webhook::{self, Mode, Selector, WebhookParameters};
 use mcp_runconfig::{
-    AUTHORIZATION, AWS_STS, AuthParameters, NoParameters, SHADOW_AUTHORIZATION, TOKEN_EXCHANGE, TOOL_CALL_FILTER,
-    TOOL_FILTER, chain,
+    AUTHORIZATION, AuthParameters, NoParameters, SHADOW_AUTHORIZATION, TOKEN_INJECTION, TOOL_CALL_FILTER, TOOL_FILTER,
+    chain,
 };
 
 use crate::authorization::{Authorization, Trial};
@@ -106,9 +106,13 @@ fn registry(steps: &Arc<Mutex<Vec<Step>>>) -> Registry {
             std::future::ready(webhooks(kind, parameters, &context).map(|hooks| push(&steps, hooks)))
         });
     }
-    for kind in [TOKEN_EXCHANGE, AWS_STS] {
+    for kind in chain::CREDENTIALS {
         let steps = Arc::clone(steps);
-        registry.register(kind, move |NoParameters, _| std::future::ready(Ok(push(&steps, [Step::Credential(kind)]))));
+        registry.register(kind, move |NoParameters, context: BuildContext| {
+            // The proxy's own token is the same for every caller.
+            let step = (kind != TOKEN_INJECTION).then_some(Step::Credential(kind));
+            std::future::ready(context.check_credential().map(|()| push(&steps, step)))
+        });
     }
     // Policies that are tried decide nothing, but a proxy does not start with those that cannot be read.
     registry.register(SHADOW_AUTHORIZATION, |parameters, context| {

@@ -61,6 +61,9 @@ pub const BEFORE_RATE_LIMIT: [&str; 5] =
 pub const BEFORE_CREDENTIALS: [&str; 7] =
     [PARSER, TOOL_FILTER, TOOL_CALL_FILTER, webhook::MUTATING, webhook::VALIDATING, AUTHORIZATION, RATE_LIMIT];
 
+/// The types that show the server a credential in place of the caller's. A chain has one of them at most.
+pub const CREDENTIALS: [&str; 3] = [AWS_STS, TOKEN_EXCHANGE, TOKEN_INJECTION];
+
 /// The longest request body where nothing else is said, in bytes.
 pub const DEFAULT_BODY_LIMIT: u64 = 8 << 20;
 /// The longest request body that a proxy reads, whatever its document says, in bytes: it holds bodies whole, in memory.

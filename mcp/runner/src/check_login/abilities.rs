@@ -4,8 +4,8 @@ use http::Uri;
 use mcp_authn::ProviderMetadata;
 
 use crate::check_login::answer::{absolute, is_safe, may_lead};
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+use crate::text::quoted;
 
 /// Scopes of OpenID Connect, which every such provider knows and which mean nothing where no user logs in.
 const OF_USERS: [&str; 6] = ["openid", "profile", "email", "address", "phone", "offline_access"];

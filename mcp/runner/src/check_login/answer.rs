@@ -9,8 +9,8 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use mcp_runconfig::endpoint::without_secrets;
 use serde_json::{Map, Value};
 
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding};
+use crate::text::quoted;
 
 /// An answer, with the times of its request and of its end, in Unix seconds of this machine.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use http::header::{
 };
 
 use crate::check_login::answer::{Answer, Call};
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Status, Step};
+use crate::text::quoted;
 
 /// The headers that a page sends with a call.
 pub(crate) const SENT: &str = "authorization,content-type,mcp-protocol-version,mcp-session-id";

@@ -3,8 +3,8 @@
 use http::{HeaderMap, StatusCode, Uri};
 
 use crate::check_login::answer::{Answer, Call, NoAnswer, fails, is_safe, shown};
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+use crate::text::quoted;
 
 /// The parameters of a challenge that a client reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

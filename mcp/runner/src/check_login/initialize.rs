@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::check_login::answer::{Answer, Call, NoAnswer};
 use crate::check_login::challenge::Challenge;
-use crate::check_login::text::quoted;
 use crate::check_login::token::Token;
 use crate::check_login::verdict::{Cause, Finding, Step};
+use crate::text::quoted;
 
 /// Judges the answer to `initialize`. `resource`: the name by which the provider knows the server; `now`: the server's time.
 pub(crate) fn judge(call: &Call, token: &Token, resource: Option<&str>, now: i64) -> Finding {

@@ -17,7 +17,6 @@ mod provider;
 mod report;
 mod requests;
 mod resource;
-mod text;
 mod token;
 mod verdict;
 
@@ -37,7 +36,6 @@ pub(crate) use self::options::CheckLoginOptions;
 use self::options::Output;
 use self::play::{Client, Target, play};
 use self::report::Report;
-pub(crate) use self::text::is_invisible;
 use self::token::is_word;
 
 /// Why a check does not end well.

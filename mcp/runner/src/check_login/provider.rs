@@ -5,8 +5,8 @@ use mcp_authn::{ProviderMetadata, provider_metadata_url};
 
 use crate::check_login::answer::{Call, Causes, absolute, document, may_lead, origin};
 use crate::check_login::resource::ResourceMetadata;
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+use crate::text::quoted;
 
 const CAUSES: Causes = Causes {
     unreachable: Cause::ProviderUnreachable,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::check_login::text::clean;
 use crate::check_login::verdict::{Cause, Finding, Status, Step};
+use crate::text::clean;
 
 /// All steps in their order, each with its finding.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::check_login::answer::{Call, Causes, absolute, document, is_loopback, is_safe, may_lead, origin, shown};
 use crate::check_login::challenge::Challenge;
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+use crate::text::quoted;
 
 /// The members of the metadata that a client reads.
 #[derive(Clone, Debug)]

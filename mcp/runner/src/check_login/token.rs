@@ -7,8 +7,8 @@ use mcp_middleware::Secret;
 use serde_json::{Map, Value};
 
 use crate::check_login::answer::Call;
-use crate::check_login::text::quoted;
 use crate::check_login::verdict::{Cause, Finding, Judged, Step};
+use crate::text::quoted;
 
 /// A token with what it says of itself, which nobody has verified.
 #[derive(Clone, Debug)]

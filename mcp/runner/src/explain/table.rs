@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mcp_gate::explain::{Answer, Reason, ToolAnswer, Unknown, Verdict};
 
 use super::Explained;
-use crate::check_login::is_invisible;
+use crate::text::is_invisible;
 
 const HEAD: [&str; 4] = ["TOOL", "SHOWN", "MAY CALL", "BECAUSE"];
 

@@ -240,6 +240,7 @@ fn an_input_that_cannot_be_used_is_named_with_field_and_fix() {
         ("config", r#"{"kind":"ConfigMap","data":{"a":"","a":""}}"#, "--config config: document: duplicate member `a`"),
         ("config", &chain(json!([{"type": "auth"}, {"type": "teleport"}])), "middleware_configs[1].type: \"teleport\""),
         ("config", &chain(json!([{"type": "auth", "parameters": {"oidc_config": 1}}])), "oidc_config: is a number"),
+        ("config", &chain(json!([{"type": "tokenexchange"}])), "tokenexchange needs auth before it"),
         ("config", &with_login(&["permit"], json!({})), "authz_config.cedar.policies[0]: is not one Cedar policy"),
         ("config", &chain(json!([judge])), "middleware_configs[0].type: webhooks need the parser before them"),
         (

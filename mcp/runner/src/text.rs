@@ -1,4 +1,4 @@
-//! Texts of others in a report: on one line, short, and without what steers a terminal.
+//! Texts of others in what is printed: on one line, short, and without what steers a terminal.
 
 /// The longest text in a report, in characters.
 const LONGEST: usize = 1000;
