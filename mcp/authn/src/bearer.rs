@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use memchr::memchr2;
 
 use crate::refusal::Refusal;
 
@@ -19,7 +20,7 @@ pub(crate) fn token(headers: &HeaderMap) -> Result<&str, Refusal> {
     }
     match token.trim_matches(' ') {
         "" => Err(Refusal::Empty),
-        token if token.contains([' ', '\t']) => Err(Refusal::NotBearer),
+        token if memchr2(b' ', b'\t', token.as_bytes()).is_some() => Err(Refusal::NotBearer),
         token => Ok(token),
     }
 }

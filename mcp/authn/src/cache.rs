@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_lc_rs::digest::{SHA256, digest};
-use mcp_middleware::Identity;
+use mcp_middleware::{Fingerprint, Identity};
 use mcp_store::Bound;
 
 use crate::keys::KeySet;
@@ -22,10 +21,6 @@ const HALF_BYTES: usize = 256 << 10;
 /// The part of each half that is remembered of one caller: one that asks its provider for tokens without end does not
 /// make others' forgotten.
 const SHARE: usize = 4;
-
-/// The key of a token in the cache: a hash, so that memory holds no usable token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Fingerprint([u8; 32]);
 
 /// Who calls.
 #[derive(Clone, Debug)]
@@ -58,14 +53,6 @@ struct Shard {
     /// Bytes of the claims in `young`.
     length: usize,
     old: HashMap<Fingerprint, Verified>,
-}
-
-impl Fingerprint {
-    pub(crate) fn of(token: &str) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        Self(bytes)
-    }
 }
 
 impl Caller {
@@ -115,7 +102,7 @@ impl Cache {
     }
 
     fn shard(&self, token: &Fingerprint) -> &Mutex<Shard> {
-        &self.0[usize::from(token.0[0]) % SHARDS]
+        &self.0[usize::from(token.bytes()[0]) % SHARDS]
     }
 }
 

@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use form_urlencoded::{Serializer, byte_serialize};
 use http::{HeaderValue, Uri};
+use mcp_middleware::Fingerprint;
 use mcp_store::{Bound, Client, Shares};
 use serde_json::{Map, Value};
 
-use crate::cache::Fingerprint;
 use crate::fetch::{FetchError, Fetcher};
 use crate::flight::Flights;
 

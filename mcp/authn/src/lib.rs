@@ -112,15 +112,15 @@ impl Middleware for Auth {
         Box::pin(async move {
             let context = next.context();
             let started = Instant::now();
-            let caller = match login.identify(request.headers(), &context.client()).await {
-                Ok(caller) => caller,
+            let (caller, token) = match login.identify(request.headers(), &context.client()).await {
+                Ok(identified) => identified,
                 Err(refusal) => {
                     context.decided(guard, refusal.outcome(), started);
                     return refuse(login, context, &refusal);
                 }
             };
             context.decided(guard, Outcome::Allowed, started);
-            context.identify(Arc::clone(&caller.identity));
+            context.identify_by(token, Arc::clone(&caller.identity));
             let Some(expires) = caller.expires else { return login.challenge(next.call(request).await) };
             let by_call = !opens_stream(request.method(), request.headers());
             let client = context.peer().ip();

@@ -7,11 +7,12 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use mcp_http::Body;
+use mcp_middleware::Fingerprint;
 use mcp_store::{Bound, Client};
 use serde_json::Value;
 
 use crate::bearer;
-use crate::cache::{Cache, Caller, Fingerprint, Verified};
+use crate::cache::{Cache, Caller, Verified};
 use crate::claims::{Expected, identity};
 use crate::introspection::{Answer, Introspection, LONGEST, REMEMBERED};
 use crate::jws::Jws;
@@ -67,16 +68,20 @@ impl Login {
         answer
     }
 
-    /// Returns the caller of a request with these headers from `peer`.
+    /// Returns the caller of a request with these headers, and the token.
     ///
     /// # Errors
     /// Why it does not pass.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, client: &Client) -> Result<Caller, Refusal> {
+    pub(crate) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        client: &Client,
+    ) -> Result<(Caller, Fingerprint), Refusal> {
         let token = bearer::token(headers)?;
         let fingerprint = Fingerprint::of(token);
         let now = Timestamp::now().as_second();
         if let Some(caller) = self.cache.get(&fingerprint, now, self.provider.keys().as_ref()) {
-            return Ok(caller);
+            return Ok((caller, fingerprint));
         }
         let verified = match (Jws::parse(token), &self.introspection) {
             (Some(jws), _) => self.verify(jws, now).await?,
@@ -91,7 +96,7 @@ impl Login {
         };
         let caller = verified.caller.clone();
         self.cache.insert(fingerprint, verified);
-        Ok(caller)
+        Ok((caller, fingerprint))
     }
 
     /// A JWT: its signature, then its claims.

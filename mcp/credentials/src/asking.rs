@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use mcp_middleware::Metrics;
+use mcp_middleware::{Fingerprint, Metrics};
 use mcp_store::{Bound, Client, Places, Shares};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
-use crate::held::{Credential, Fingerprint, Given, Held};
+use crate::held::{Credential, Given, Held};
 
 /// The time for one question, with the wait for a place.
 pub(crate) const TIME: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl<T: Credential> Asking<T> {
     pub(crate) async fn get<F>(
         self: &Arc<Self>,
         key: Fingerprint,
-        client: Client,
+        client: impl FnOnce() -> Client,
         bytes: usize,
         ask: impl FnOnce() -> F,
     ) -> Result<T, Failure>
@@ -85,6 +85,7 @@ impl<T: Credential> Asking<T> {
         if let Some(credential) = self.held.get(&key).await {
             return Ok(credential);
         }
+        let client = client();
         let share = self.going_on.take(&client, TASK + bytes);
         let (this, asking) = (Arc::clone(self), ask());
         let asking = async move {

@@ -16,7 +16,7 @@ use http_body::Body as _;
 use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_http::client::Client as HttpClient;
-use mcp_middleware::RequestContext;
+use mcp_middleware::{Fingerprint, RequestContext};
 use mcp_runconfig::is_header_of_aws;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
@@ -25,7 +25,7 @@ use self::role::Roles;
 use self::session::{Scope, Session};
 use crate::asking::{Asking, Names};
 use crate::failure::{AWS_STEP, Failure};
-use crate::held::{Fingerprint, Given};
+use crate::held::Given;
 use crate::provider;
 use crate::strategy::{Applied, Strategy, bearer};
 use crate::token_endpoint::left;
@@ -95,7 +95,7 @@ impl Inner {
                 Ok(Given { time: rest.map_or(given.time, |rest| given.time.min(rest)), ..given })
             }
         };
-        Ok((key, self.asking.get(key, context.client(), token.len(), ask).await?))
+        Ok((key, self.asking.get(key, || context.client(), token.len(), ask).await?))
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use form_urlencoded::Serializer;
 use http::HeaderValue;
 use mcp_http::TokenFile;
-use mcp_middleware::{BuildContext, BuildError, Secret, SecretSource};
+use mcp_middleware::{BuildContext, BuildError, Fingerprint, Secret, SecretSource};
 use mcp_runconfig::{RemoteAuthConfig, secret_identifier};
 use mcp_store::{Bound, Client};
 
 use crate::asking::Asking;
 use crate::failure::Failure;
-use crate::held::{Fingerprint, Given};
+use crate::held::Given;
 use crate::token_endpoint::{TokenEndpoint, granted, no_scope};
 
 /// Parameters of a question that other members have, or the grant itself.
@@ -91,7 +91,7 @@ impl ClientCredentials {
             let (endpoint, form, audience) = (Arc::clone(&self.endpoint), self.form.clone(), self.audience.clone());
             async move { ask(&endpoint, form, &audience).await }
         };
-        self.asking.get(key(), client, self.form.len(), ask).await
+        self.asking.get(key(), || client, self.form.len(), ask).await
     }
 
     /// Forgets a token that the server does not take.

@@ -9,13 +9,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request};
 use mcp_http::{Body, TokenFile};
-use mcp_middleware::RequestContext;
+use mcp_middleware::{Fingerprint, RequestContext};
 use mcp_store::Bound;
 
 use self::question::Question;
 use crate::asking::Asking;
 use crate::failure::Failure;
-use crate::held::{Fingerprint, Given};
+use crate::held::Given;
 use crate::strategy::{Applied, Strategy, bearer, replace};
 use crate::token_endpoint::{TokenEndpoint, exchanged};
 
@@ -46,12 +46,12 @@ impl Strategy for TokenExchange {
     fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, Self::Used> {
         async move {
             let subject = bearer(request.headers()).ok_or(Failure::NoToken)?;
-            let key = Fingerprint::of(subject);
+            let key = context.token().unwrap_or_else(|| Fingerprint::of(subject));
             let ask = || {
                 let (this, subject) = (Arc::clone(&self.0), subject.to_owned());
                 async move { this.ask(&subject).await }
             };
-            let token = self.0.asking.get(key, context.client(), subject.len(), ask).await?;
+            let token = self.0.asking.get(key, || context.client(), subject.len(), ask).await?;
             replace(request.headers_mut(), &self.0.header, token.clone());
             Ok((request, (key, token)))
         }

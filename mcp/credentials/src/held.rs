@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderValue;
+use mcp_middleware::Fingerprint;
 use mcp_store::{Bound, Client, Share, Shares};
 use moka::Expiry;
 use moka::future::Cache;
@@ -24,10 +24,6 @@ pub(crate) const LONGEST: usize = 16 << 10;
 const SKEW: Duration = Duration::from_secs(30);
 /// A credential that the server does not take is kept for so long: another one would do no better.
 const FRESH: Duration = Duration::from_secs(10);
-
-/// The name by which a caller's token is known, or a use of it: it opens nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Fingerprint([u8; 32]);
 
 /// A credential that can be kept.
 pub(crate) trait Credential: Clone + PartialEq + Send + Sync + 'static {
@@ -66,14 +62,6 @@ struct Entry<T> {
     since: Instant,
     /// `None`: it is more than its client may have kept, and goes to those alone who wait for it.
     share: Option<Share>,
-}
-
-impl Fingerprint {
-    pub(crate) fn of(token: &str) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        Self(bytes)
-    }
 }
 
 impl<T: Credential> Held<T> {

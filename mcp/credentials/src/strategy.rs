@@ -10,6 +10,7 @@ use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome,
 use mcp_runconfig::same_header;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
+use memchr::memchr2;
 
 use crate::failure::{Failure, TOKEN_STEP};
 
@@ -112,7 +113,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     let token = token.trim_matches(' ');
-    let is_one = !token.is_empty() && !token.contains([' ', '\t']);
+    let is_one = !token.is_empty() && memchr2(b' ', b'\t', token.as_bytes()).is_none();
     (scheme.eq_ignore_ascii_case("bearer") && is_one).then_some(token)
 }
 

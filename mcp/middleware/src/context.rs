@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::bodies::{Bodies, beside, read_message};
 use crate::decisions::{Decision, Guard};
 use crate::door;
+use crate::fingerprint::Fingerprint;
 use crate::network::client_network;
 use crate::outcome::Outcome;
 use crate::response_filter::{Filters, ListFilter, Look};
@@ -64,6 +65,7 @@ struct Found {
     filters: Filters,
     look: Option<Look>,
     session: Option<Arc<str>>,
+    token: Option<Fingerprint>,
 }
 
 /// A guard's judgement of a message that another middleware put in place of the one that the guard let pass: its
@@ -176,6 +178,17 @@ impl RequestContext {
     /// Says who called.
     pub fn identify(&self, identity: Arc<Identity>) {
         self.found().identity = Some(identity);
+    }
+
+    /// Says who called, by the bearer token of the request.
+    pub fn identify_by(&self, token: Fingerprint, identity: Arc<Identity>) {
+        let mut found = self.found();
+        (found.identity, found.token) = (Some(identity), Some(token));
+    }
+
+    /// The bearer token by which the caller logged in.
+    pub fn token(&self) -> Option<Fingerprint> {
+        self.found().token
     }
 
     /// The message as the request carries it now, once it was [read](Self::read): after a mutation, the mutated one.
@@ -412,8 +425,8 @@ impl RequestContext {
     pub(crate) fn aside(&self, message: OwnedMessage) -> Arc<Self> {
         let context = Self { aside: true, ..Self::new(self.peer, Arc::clone(&self.bodies), false, false) };
         context.read.store(true, Relaxed);
-        let identity = self.identity();
-        *context.found() = Found { identity, message: Some(message), ..Found::default() };
+        let (identity, token) = (self.identity(), self.token());
+        *context.found() = Found { identity, token, message: Some(message), ..Found::default() };
         Arc::new(context)
     }
 

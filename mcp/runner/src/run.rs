@@ -199,7 +199,7 @@ impl Source {
         self.config.proxy_read_timeout.unwrap_or(READ)
     }
 
-    /// What the chain is built with, of a proxy that listens at `local`.
+    /// Returns the settings of the chain, of a proxy that listens at `local`.
     fn settings(&self, local: SocketAddr, login: bool) -> ProxySettings {
         let Self { config, options, environment, .. } = self;
         ProxySettings {
