@@ -288,8 +288,7 @@ fn called(
             (Step::Call(names), _) if !asked.changed => match names.call(&message) {
                 Call::Pass => {}
                 Call::Replace(body) => match OwnedMessage::read(body.into()) {
-                    Ok(renamed) if called_tool(&renamed).as_deref() == Some(server_name) => message = renamed,
-                    Ok(_) => return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, "another tool has its name")),
+                    Ok(renamed) => message = renamed,
                     Err(error) => return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, error.to_string())),
                 },
                 Call::Hidden(_) | Call::Malformed => {
@@ -321,6 +320,9 @@ fn called(
             }
             _ => {}
         }
+    }
+    if !asked.changed && called_tool(&message).as_deref() != Some(server_name) {
+        return Verdict::no(Reason::new(TOOL_CALL_FILTER, None, "calls by its name do not reach it"));
     }
     Verdict::of(because)
 }

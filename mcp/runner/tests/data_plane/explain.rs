@@ -92,6 +92,8 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
         "tools_filter": ["say", "pay"], "tools_override": {"echo": {"name": "say"}}, "validating_webhooks": hooks,
     });
     let listed = tools(&["echo", "pay", "rm"]);
+    let to_say = |tool: &str| json!({"tools_override": {tool: {"name": "say"}}});
+    let to_mid = json!({"tools_override": {"echo": {"name": "mid"}}});
     let with = ["--claims", "claims"];
     for (name, config, words, expected) in [
         (
@@ -130,6 +132,24 @@ fn each_guard_of_the_document_has_its_part_in_the_answer() {
             document("stdio", &json!({"middleware_configs": [], "tools_override": {"echo": {"name": "rm"}}})),
             &["--tool", "rm"],
             &["rm yes yes "],
+        ),
+        (
+            "a filter that gives a name which no call has",
+            document("stdio", &json!({"middleware_configs": [{"type": "tool-filter", "parameters": to_say("echo")}]})),
+            &[],
+            &["say yes no tool-call-filter", "pay yes yes ", "rm yes yes "],
+        ),
+        (
+            "two pairs of filters",
+            document(
+                "stdio",
+                &json!({"middleware_configs": [
+                    {"type": "tool-filter", "parameters": to_say("mid")}, {"type": "tool-call-filter", "parameters": to_say("mid")},
+                    {"type": "tool-filter", "parameters": to_mid}, {"type": "tool-call-filter", "parameters": to_mid},
+                ]}),
+            ),
+            &[],
+            &["say yes yes ", "pay yes yes ", "rm yes yes "],
         ),
         ("no guard", document("stdio", &json!({})), &["--tool", "rm"], &["rm yes yes "]),
         (
