@@ -1,5 +1,6 @@
 //! The settings that validating and mutating webhooks share, and the mistakes in them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,11 @@ impl Settings {
         if given > most {
             return Err(RegistrationError::TooManyMatchConditions { name: name.clone(), given, most });
         }
+        let mut names = BTreeSet::new();
+        let conditions = entry.exemptions().into_iter().chain(entry.match_conditions.iter().cloned());
+        if let Some(twice) = conditions.map(|condition| condition.name).find(|name| !names.insert(name.clone())) {
+            return Err(RegistrationError::DuplicateMatchCondition { name: name.clone(), condition: twice });
+        }
         if !entry.cel_rules.is_empty() && !entry.has_use_for_cel_rules() {
             return Err(RegistrationError::CelWithoutObject(name.clone()));
         }
@@ -199,7 +205,7 @@ macro_rules! settings {
         ///
         /// Kubernetes allows 64 match conditions. For a webhook that handles updates, the generated configuration adds
         /// one or two, which exempt the removal of finalizers; with the rest of the 64 taken, one more is
-        /// [`RegistrationError::TooManyMatchConditions`](super::RegistrationError::TooManyMatchConditions).
+        /// [`RegistrationError::TooManyMatchConditions`](super::RegistrationError::TooManyMatchConditions). Their names differ.
         pub fn match_condition(mut self, name: impl Into<String>, expression: impl Into<String>) -> Self {
             let condition = portcullis_manifest::MatchCondition { name: name.into(), expression: expression.into() };
             self.settings.entry.match_conditions.push(condition);
@@ -335,6 +341,14 @@ pub enum RegistrationError {
         given: usize,
         /// Number of match conditions that it may have.
         most: usize,
+    },
+    /// Two match conditions of a webhook have one name, which Kubernetes refuses.
+    #[error("webhook {name} has two match conditions named {condition:?}: give one of them another name")]
+    DuplicateMatchCondition {
+        /// The webhook.
+        name: String,
+        /// The name of both.
+        condition: String,
     },
     /// The webhook has CEL rules, but handles neither CREATE nor UPDATE.
     #[error("CEL rules of webhook {0} validate objects that are created or updated: add on_create_or_update")]

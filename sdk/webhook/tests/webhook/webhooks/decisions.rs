@@ -66,7 +66,7 @@ fn a_registration_that_the_api_server_would_refuse_fails() {
     let named = |name: &str| {
         Validate::<ConfigMap>::new(name).on_create(|_: Arc<ConfigMap>, _: Context| async { Verdict::allow() })
     };
-    let cases: [(&str, Webhooks); 8] = [
+    let cases: [(&str, Webhooks); 10] = [
         ("webhook name \"Upper\" is not a DNS label", Webhooks::new().validate(named("Upper"))),
         ("webhook name \"a.b\" is not a DNS label", Webhooks::new().validate(named("a.b"))),
         ("webhook name \"\" is not a DNS label", Webhooks::new().validate(named(""))),
@@ -74,6 +74,18 @@ fn a_registration_that_the_api_server_would_refuse_fails() {
         ("path \"p\" of webhook a must begin with '/'", Webhooks::new().validate(named("a").path("p"))),
         ("timeout of webhook a must be 1 to 30", Webhooks::new().validate(named("a").timeout(Duration::from_secs(31)))),
         ("timeout of webhook a", Webhooks::new().validate(named("a").timeout(Duration::from_millis(1500)))),
+        (
+            "webhook a has two match conditions named \"x\"",
+            Webhooks::new().validate(named("a").match_condition("x", "true").match_condition("x", "false")),
+        ),
+        (
+            "two match conditions named \"portcullis.dev/exclude-finalizer-removal\"",
+            Webhooks::new().validate(
+                named("a")
+                    .on_update(|_: Arc<ConfigMap>, _, _: Context| async { Verdict::allow() })
+                    .match_condition("portcullis.dev/exclude-finalizer-removal", "true"),
+            ),
+        ),
         ("webhook a has no handler", Webhooks::new().validate(Validate::<ConfigMap>::new("a"))),
     ];
     for (said, webhooks) in cases {
