@@ -68,7 +68,7 @@ impl Login {
         answer
     }
 
-    /// Returns the caller of a request with these headers, and the token.
+    /// Returns the caller of a request with these headers, and the fingerprint of the token.
     ///
     /// # Errors
     /// Why it does not pass.

@@ -242,7 +242,7 @@ fn shown(steps: &Steps<'_>, tool: &Entry<'_>, caller: &Arc<Identity>) -> Verdict
     Verdict::of(because)
 }
 
-/// Who is asked about a message of a caller, from the outermost middleware to the innermost.
+/// The state of a caller's message on its way from the outermost middleware to the innermost.
 #[derive(Default)]
 struct Asked<'a> {
     /// The caller, as far as it is known by then.

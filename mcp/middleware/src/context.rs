@@ -180,7 +180,7 @@ impl RequestContext {
         self.found().identity = Some(identity);
     }
 
-    /// Says who called, by the bearer token of the request.
+    /// Says who called, by the bearer token with this fingerprint.
     pub fn identify_by(&self, token: Fingerprint, identity: Arc<Identity>) {
         let mut found = self.found();
         (found.identity, found.token) = (Some(identity), Some(token));
