@@ -106,21 +106,23 @@ async fn a_cluster_scoped_kind_owns_children_and_watches_another_kind() {
     assert!(!writes.is_empty() && writes.iter().all(|event| event.code != 403), "{writes:?}");
 }
 
-/// Reads the motto of its fleet.
-async fn shout(cx: Reconcile<Boat>, fleets: Api<Fleet>) -> anyhow::Result<Action> {
-    let fleet = fleets.get_opt(cx.object.spec.name.as_deref().unwrap_or_default()).await?;
-    let phase = fleet.map_or_else(|| "alone".to_owned(), |fleet| fleet.spec.motto);
-    cx.apply_status(&crate::boat::BoatStatus { phase: Some(phase), conditions: None }).await?;
+/// Reads the description of the rank that it names.
+async fn shout(cx: Reconcile<Boat>, ranks: Api<PriorityClass>) -> anyhow::Result<Action> {
+    let rank = ranks.get_opt(cx.object.spec.name.as_deref().unwrap_or_default()).await?;
+    let phase = rank.map_or_else(|| Some("alone".to_owned()), |rank| rank.description);
+    cx.apply_status(&crate::boat::BoatStatus { phase, conditions: None }).await?;
     Ok(Action::await_change())
 }
 
+/// Ranks are watched here, not fleets: the controller of the test above reconciles each fleet of the cluster, and holds it
+/// by a finalizer that nobody removes once that test has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_scoped_object_enqueues_the_objects_that_name_it() {
-    let place = Place::new("watched-fleets").await;
-    let (fleets, name): (Api<Fleet>, _) = (Api::all(place.cluster.admin()), format!("fleet-{}", place.namespace));
+    let place = Place::new("watched-ranks").await;
+    let (ranks, name): (Api<PriorityClass>, _) = (Api::all(place.cluster.admin()), format!("rank-{}", place.namespace));
     let controller = Controller::<Boat>::new("shouts")
         .namespaces(Namespaces::parse(&place.namespace))
-        .watches::<Fleet>(|fleet, boats| boats.keys_where(|boat| boat.spec.name == Some(fleet.name_any())));
+        .watches::<PriorityClass>(|rank, boats| boats.keys_where(|boat| boat.spec.name == Some(rank.name_any())));
     let user = place.cluster.user_with("shouts", &[Grant::ClusterRules(&rules(&controller))]).await;
     let runtime = Runtime::new(user.client.clone(), "default", CancellationToken::new());
     let read = Api::all(user.client.clone());
@@ -132,13 +134,14 @@ async fn a_cluster_scoped_object_enqueues_the_objects_that_name_it() {
         move |boat: &Boat| boat.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some(word))
     };
     place.until("b", "that it is alone", says("alone")).await;
-    let spec = FleetSpec { home: place.namespace.clone(), motto: "onwards".to_owned() };
-    fleets.create(&PostParams::default(), &Fleet::new(&name, spec)).await.unwrap();
-    place.until("b", "the motto of the new fleet", says("onwards")).await;
-    let changed = Patch::Merge(json!({"spec": {"motto": "homewards"}}));
-    fleets.patch(&name, &PatchParams::default(), &changed).await.unwrap();
-    place.until("b", "the new motto", says("homewards")).await;
-    fleets.delete(&name, &DeleteParams::default()).await.unwrap();
+    let mut rank = PriorityClass { value: 7, description: Some("onwards".to_owned()), ..PriorityClass::default() };
+    rank.metadata.name = Some(name.clone());
+    ranks.create(&PostParams::default(), &rank).await.unwrap();
+    place.until("b", "the description of the new rank", says("onwards")).await;
+    let changed = Patch::Merge(json!({"description": "homewards"}));
+    ranks.patch(&name, &PatchParams::default(), &changed).await.unwrap();
+    place.until("b", "the new description", says("homewards")).await;
+    ranks.delete(&name, &DeleteParams::default()).await.unwrap();
     place.until("b", "that it is alone again", says("alone")).await;
     running.end().await;
 }
