@@ -19,7 +19,6 @@
 //! assert!(registry.kinds().eq(["auth"]));
 //! ```
 
-mod bearer;
 mod cache;
 mod claims;
 mod config;

@@ -7,11 +7,10 @@ use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use mcp_http::Body;
-use mcp_middleware::Fingerprint;
+use mcp_middleware::{Fingerprint, bearer_token};
 use mcp_store::{Bound, Client};
 use serde_json::Value;
 
-use crate::bearer;
 use crate::cache::{Cache, Caller, Verified};
 use crate::claims::{Expected, identity};
 use crate::introspection::{Answer, Introspection, LONGEST, REMEMBERED};
@@ -77,7 +76,7 @@ impl Login {
         headers: &HeaderMap,
         client: &Client,
     ) -> Result<(Caller, Fingerprint), Refusal> {
-        let token = bearer::token(headers)?;
+        let token = bearer_token(headers).map_err(Refusal::NoBearer)?;
         let fingerprint = Fingerprint::of(token);
         let now = Timestamp::now().as_second();
         if let Some(caller) = self.cache.get(&fingerprint, now, self.provider.keys().as_ref()) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use mcp_http::{Body, json, text};
-use mcp_middleware::Outcome;
+use mcp_middleware::{NoBearer, Outcome};
 use mcp_runconfig::OidcConfig;
 use serde_json::json;
 
@@ -14,12 +14,8 @@ use crate::metadata::metadata_url;
 /// Why a request does not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no `Authorization`.
-    NoHeader,
-    /// Its `Authorization` is not one bearer token.
-    NotBearer,
-    /// Its bearer token is empty.
-    Empty,
+    /// It has no bearer token.
+    NoBearer(NoBearer),
     /// Its token is not valid here. Why is for the log alone.
     Invalid(String),
     /// Its token does not say whose it is.
@@ -44,7 +40,7 @@ impl Refusal {
         match self {
             Self::Invalid(reason) | Self::Unavailable { reason, .. } => reason,
             Self::Nobody => "missing or invalid 'sub' claim (OIDC Core 1.0 §5.1)",
-            told => told.told().1,
+            Self::NoBearer(_) => self.told().1,
         }
     }
 
@@ -56,9 +52,11 @@ impl Refusal {
     /// The error code and the description that the client reads.
     fn told(&self) -> (&'static str, &'static str) {
         match self {
-            Self::NoHeader => ("invalid_request", "authorization header required"),
-            Self::NotBearer => ("invalid_request", "invalid authorization header format, expected 'Bearer <token>'"),
-            Self::Empty => ("invalid_request", "empty token in authorization header"),
+            Self::NoBearer(NoBearer::Missing) => ("invalid_request", "authorization header required"),
+            Self::NoBearer(NoBearer::Malformed) => {
+                ("invalid_request", "invalid authorization header format, expected 'Bearer <token>'")
+            }
+            Self::NoBearer(NoBearer::Empty) => ("invalid_request", "empty token in authorization header"),
             Self::Nobody => ("invalid_token", "Invalid authentication claims"),
             Self::Invalid(_) | Self::Unavailable { .. } => ("invalid_token", "Invalid token"),
         }

@@ -16,7 +16,7 @@ use http_body::Body as _;
 use jiff::Timestamp;
 use mcp_http::Body;
 use mcp_http::client::Client as HttpClient;
-use mcp_middleware::{Fingerprint, RequestContext};
+use mcp_middleware::{Fingerprint, RequestContext, bearer_token};
 use mcp_runconfig::is_header_of_aws;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
@@ -27,7 +27,7 @@ use crate::asking::{Asking, Names};
 use crate::failure::{AWS_STEP, Failure};
 use crate::held::Given;
 use crate::provider;
-use crate::strategy::{Applied, Strategy, bearer};
+use crate::strategy::{Applied, Strategy};
 use crate::token_endpoint::left;
 
 /// The longest body that is signed, in bytes.
@@ -80,7 +80,7 @@ impl Inner {
         headers: &HeaderMap,
         context: &RequestContext,
     ) -> Result<(Fingerprint, Session), Failure> {
-        let token = bearer(headers).ok_or(Failure::NoToken)?;
+        let token = bearer_token(headers).map_err(|_| Failure::NoToken)?;
         let identity = context.identity().filter(|identity| identity.logged_in).ok_or(Failure::NoToken)?;
         let role = self.roles.choose(&identity.claims).map_err(Failure::Forbidden)?;
         let name = role::session_name(&identity.claims, &self.session_name).map_err(Failure::Forbidden)?;

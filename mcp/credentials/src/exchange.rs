@@ -9,14 +9,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request};
 use mcp_http::{Body, TokenFile};
-use mcp_middleware::{Fingerprint, RequestContext};
+use mcp_middleware::{Fingerprint, RequestContext, bearer_token};
 use mcp_store::Bound;
 
 use self::question::Question;
 use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::held::Given;
-use crate::strategy::{Applied, Strategy, bearer, replace};
+use crate::strategy::{Applied, Strategy, replace};
 use crate::token_endpoint::{TokenEndpoint, exchanged};
 
 /// Exchanges callers' tokens. Clones are one.
@@ -45,7 +45,7 @@ impl Strategy for TokenExchange {
 
     fn apply<'a>(&'a self, mut request: Request<Body>, context: &'a RequestContext) -> Applied<'a, Self::Used> {
         async move {
-            let subject = bearer(request.headers()).ok_or(Failure::NoToken)?;
+            let subject = bearer_token(request.headers()).map_err(|_| Failure::NoToken)?;
             let key = context.token().unwrap_or_else(|| Fingerprint::of(subject));
             let ask = || {
                 let (this, subject) = (Arc::clone(&self.0), subject.to_owned());

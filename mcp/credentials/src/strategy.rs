@@ -10,7 +10,6 @@ use mcp_middleware::{BuildContext, BuildError, Guard, Middleware, Next, Outcome,
 use mcp_runconfig::same_header;
 use mcp_store::Bound;
 use mcp_wire::headers::remove_where;
-use memchr::memchr2;
 
 use crate::failure::{Failure, TOKEN_STEP};
 
@@ -105,35 +104,4 @@ pub(crate) fn bearer_value(token: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| is_word)?;
     value.set_sensitive(true);
     Some(value)
-}
-
-/// The one bearer token of a request (RFC 6750 §2.1). Where callers log in, `auth` has taken it already.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
-    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-    let token = token.trim_matches(' ');
-    let is_one = !token.is_empty() && memchr2(b' ', b'\t', token.as_bytes()).is_none();
-    (scheme.eq_ignore_ascii_case("bearer") && is_one).then_some(token)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_has_one_bearer_token_or_none() {
-        for (values, expected) in [
-            (&[][..], None),
-            (&["Bearer a.b-c"], Some("a.b-c")),
-            (&["bEARER  a "], Some("a")),
-            (&["Bearer "], None),
-            (&["Bearer a b"], None),
-            (&["Basic YTpi"], None),
-            (&["Bearer a", "Bearer a"], None),
-        ] {
-            let values = values.iter().map(|value| (AUTHORIZATION, HeaderValue::from_static(value)));
-            assert_eq!(bearer(&values.collect()), expected);
-        }
-    }
 }

@@ -37,6 +37,7 @@
 //! registry.register("trace", |parameters: Parameters, _| async move { Ok(Trace(parameters)) });
 //! ```
 
+mod bearer;
 mod bodies;
 mod chain;
 mod context;
@@ -53,6 +54,7 @@ mod secrets;
 mod shadows;
 mod target;
 
+pub use bearer::{NoBearer, bearer_token};
 pub use bodies::{ANSWERS, beside, read_message};
 pub use chain::{Chain, Middleware, Next};
 pub use context::{Denial, Identity, ReplaceError, RequestContext};

@@ -1,8 +1,8 @@
 //! Webhook configurations of `admissionregistration.k8s.io/v1`.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference,
-    ValidatingWebhook, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ServiceReference, ValidatingWebhook,
+    ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -36,7 +36,7 @@ macro_rules! entry {
             admission_review_versions: vec!["v1".to_owned()],
             client_config: client_config($webhook, $service),
             failure_policy: Some($webhook.failure_policy.to_string()),
-            match_conditions: match_conditions($webhook),
+            match_conditions: Some($webhook.all_match_conditions()).filter(|conditions| !conditions.is_empty()),
             match_policy: Some($webhook.match_policy.to_string()),
             name: $webhook.name.clone(),
             namespace_selector: $webhook.namespace_selector.clone(),
@@ -80,13 +80,6 @@ fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig
         port: Some(service.port.into()),
     };
     WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
-}
-
-pub(crate) fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
-    let conditions = webhook.match_conditions.iter().cloned().chain(webhook.exemptions());
-    let conditions: Vec<_> =
-        conditions.map(|condition| MatchCondition { name: condition.name, expression: condition.expression }).collect();
-    (!conditions.is_empty()).then_some(conditions)
 }
 
 fn rule(rule: &Rule) -> RuleWithOperations {

@@ -32,21 +32,23 @@ const NAMESPACE_FINALIZE: (&str, &str) = (
 );
 
 impl Webhook {
-    /// The match conditions that the configuration gets in addition to the webhook's own, where a rule covers updates.
-    /// They exempt updates of objects that are being deleted which change only `metadata` or `status`, so that
+    /// The match conditions of the configuration: the webhook's own, and one or two more where a rule covers updates.
+    /// Those exempt updates of objects that are being deleted which change only `metadata` or `status`, so that
     /// finalizers can be removed while the webhook is down, even from invalid objects. Edits of anything else are still
     /// sent to the webhook.
-    pub fn exemptions(&self) -> Vec<MatchCondition> {
+    pub fn all_match_conditions(&self) -> Vec<MatchCondition> {
         let conditions = [
             (FINALIZER_REMOVAL, self.rules.iter().any(updates)),
             (NAMESPACE_FINALIZE, self.rules.iter().any(|rule| updates(rule) && reaches_finalize(rule))),
         ];
         let needed = conditions.into_iter().filter_map(|(condition, needed)| needed.then_some(condition));
-        needed.map(|(name, expression)| MatchCondition { name: name.into(), expression: expression.into() }).collect()
+        let exemptions =
+            needed.map(|(name, expression)| MatchCondition { name: name.into(), expression: expression.into() });
+        self.match_conditions.iter().cloned().chain(exemptions).collect()
     }
 }
 
-/// Whether a match condition is the one that exempts the removal of finalizers; see [`Webhook::exemptions`].
+/// Whether a match condition is the one that exempts the removal of finalizers; see [`Webhook::all_match_conditions`].
 pub fn exempts_finalizer_removal(name: &str, expression: &str) -> bool {
     FINALIZER_REMOVAL == (name, expression)
 }

@@ -55,6 +55,8 @@ pub use crd::{with_conversion, without_conversion};
 pub use deadlock::{Deadlock, NAMESPACE_NAME};
 pub use deletion::{MAX_MATCH_CONDITIONS, exempts_finalizer_removal};
 pub use installation::{CertificateMode, Configurations, Installation, Switch};
+/// A CEL expression over `object`, `oldObject`, `request` and `authorizer`, which decides whether a webhook is called.
+pub use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 pub use known_scope::KnownScope;
 pub use kustomization::kustomization;
 pub use labels::Labels;
@@ -67,8 +69,7 @@ pub use scope_policy::{ScopePolicy, scope_policy_name};
 pub use source::Source;
 pub use trust::Trust;
 pub use webhook::{
-    CelRule, FailurePolicy, MatchCondition, MatchPolicy, ReinvocationPolicy, Rule, ScopeType, SideEffects, Webhook,
-    WebhookKind,
+    CelRule, FailurePolicy, MatchPolicy, ReinvocationPolicy, Rule, ScopeType, SideEffects, Webhook, WebhookKind,
 };
 pub use workload::{ALLOCATOR_ENV, Workload};
 #[cfg(feature = "yaml")]

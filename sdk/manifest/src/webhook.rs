@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use portcullis_review::Operation;
 
@@ -30,8 +31,8 @@ pub struct Webhook {
     pub namespace_selector: Option<LabelSelector>,
     /// Only objects with these labels.
     pub object_selector: Option<LabelSelector>,
-    /// Only requests for which all of these are true. The configuration adds those of
-    /// [`exemptions`](Self::exemptions).
+    /// Only requests for which all of these are true, and those that
+    /// [`all_match_conditions`](Self::all_match_conditions) adds.
     pub match_conditions: Vec<MatchCondition>,
     /// CEL rules that the API server evaluates itself, in a policy beside the webhook
     /// ([`admission_policies`](crate::admission_policies)).
@@ -75,15 +76,6 @@ pub struct Rule {
     pub scope: ScopeType,
     /// Operations, in the order of the manifest.
     pub operations: Vec<Operation>,
-}
-
-/// A CEL expression that decides whether a webhook is called (KEP-3716).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MatchCondition {
-    /// Name of the condition, in messages and metrics.
-    pub name: String,
-    /// CEL expression over `object`, `oldObject`, `request` and `authorizer`.
-    pub expression: String,
 }
 
 /// A CEL rule that the API server evaluates itself.

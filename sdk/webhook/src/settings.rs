@@ -119,14 +119,15 @@ impl Settings {
         if self.concurrency == 0 {
             return Err(RegistrationError::InvalidConcurrency(name.clone()));
         }
-        let (given, most) = (entry.match_conditions.len(), MAX_MATCH_CONDITIONS - entry.exemptions().len());
-        if given > most {
+        let (conditions, given) = (entry.all_match_conditions(), entry.match_conditions.len());
+        if conditions.len() > MAX_MATCH_CONDITIONS {
+            let most = MAX_MATCH_CONDITIONS - (conditions.len() - given);
             return Err(RegistrationError::TooManyMatchConditions { name: name.clone(), given, most });
         }
         let mut names = BTreeSet::new();
-        let conditions = entry.exemptions().into_iter().chain(entry.match_conditions.iter().cloned());
-        if let Some(twice) = conditions.map(|condition| condition.name).find(|name| !names.insert(name.clone())) {
-            return Err(RegistrationError::DuplicateMatchCondition { name: name.clone(), condition: twice });
+        if let Some(twice) = conditions.iter().find(|condition| !names.insert(&condition.name)) {
+            let condition = twice.name.clone();
+            return Err(RegistrationError::DuplicateMatchCondition { name: name.clone(), condition });
         }
         if !entry.cel_rules.is_empty() && !entry.has_use_for_cel_rules() {
             return Err(RegistrationError::CelWithoutObject(name.clone()));
