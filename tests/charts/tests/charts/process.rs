@@ -1,12 +1,12 @@
 //! An operator as a process, under an account that a chart has made, with the arguments of its Deployment.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use portcullis_charts::binary;
-use portcullis_testing::wait_until;
+use portcullis_testing::{free_address, wait_until};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,7 +24,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(program: &str, namespace: &str, arguments: &[String], kubeconfig: &Path) -> Self {
-        let [webhooks, health] = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap());
+        let [webhooks, health] = [free_address(), free_address()];
         let [bind, health_bind] = [webhooks, health].map(|address| address.to_string());
         let log = NamedTempFile::new().unwrap();
         let mut command = Command::new(binary(program));

@@ -151,7 +151,7 @@ async fn a_holder_finds_out_about_a_stall_at_its_next_renewal() {
 async fn foreign_labels_on_the_lease_stay_and_do_no_harm() {
     let cluster = ControlPlane::shared().await;
     let namespace = cluster.namespace("labels").await;
-    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder"), 0);
+    let holder = Candidate::start(cluster.admin(), election(&namespace, "holder").timing(patient()), 0);
     let hold = holder.holds().await;
     let lease: Api<Lease> = Api::namespaced(cluster.admin(), &namespace);
     let label = json!({ "metadata": { "labels": { "team": "a" } } });

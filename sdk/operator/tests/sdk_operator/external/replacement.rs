@@ -82,7 +82,7 @@ async fn what_is_not_installed_does_not_keep_a_new_pair_waiting() {
 async fn an_untrusted_new_pair_is_served_once_the_old_one_expires() {
     let (old, new) = (ca("old"), ca("new"));
     let place = Place::new(ProvidedBy::User).await;
-    let lives = jiff::SignedDuration::from_secs(5);
+    let lives = jiff::SignedDuration::from_secs(12);
     let ends = jiff::Timestamp::now() + lives;
     let short = leaf(&old, &place.server_name(), -DAY, lives);
     place.put_pair(&short, old.cert_pem()).await;

@@ -32,10 +32,18 @@ impl Place {
         [&fixed[..], &["--webhooks", "off"], &self.more].concat()
     }
 
-    /// Starts the operator's process as its ServiceAccount.
-    fn start(&self, user: &User) -> Running {
+    /// Starts the operator's process as its ServiceAccount. Returns once the namespace is its own: before that, a
+    /// cluster-wide operator of another test may do its work.
+    async fn start(&self, user: &User) -> Running {
         let kubeconfig = user.kubeconfig.display().to_string();
-        Running::start(&[&self.flags()[..], &["--kubeconfig", &kubeconfig]].concat())
+        let running = Running::start(&[&self.flags()[..], &["--kubeconfig", &kubeconfig]].concat());
+        let scope = format!("portcullis_lease_held{{lease=\"{}/", self.team);
+        wait_until("the Lease of its scope", PATIENCE, || async {
+            let (_, metrics) = running.health("/metrics").await;
+            metrics.lines().any(|line| line.starts_with(&scope) && line.ends_with(" 1")).then_some(())
+        })
+        .await;
+        running
     }
 
     async fn make(&self, name: &str) {
@@ -56,7 +64,7 @@ impl Place {
 async fn the_generated_rights_suffice_for_operator_and_controllers() {
     let place = Place::new(&[]).await;
     let (user, mark) = (place.cluster.user_from_manifests(&place.manifests).await, place.cluster.audit().mark());
-    let _running = place.start(&user);
+    let _running = place.start(&user).await;
     place.make("mary").await;
     place.greeted("mary").await;
     let events = place.cluster.audit().writes_by(&user.name, mark).await;
@@ -71,7 +79,7 @@ async fn the_generated_rights_suffice_for_operator_and_controllers() {
 async fn controllers_validate_selected_objects_with_webhooks_off() {
     let place = Place::new(&["--object-selector=judged"]).await;
     let user = place.cluster.user_from_manifests(&place.manifests).await;
-    let _running = place.start(&user);
+    let _running = place.start(&user).await;
     let entities = entities(place.cluster.admin(), &place.team);
     place.make("forbidden").await;
     let mut judged = entity("judged", "forbidden");
