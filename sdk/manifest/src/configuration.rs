@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::{Rule, Webhook, WebhookKind};
+use crate::{MatchCondition, Rule, Webhook, WebhookKind};
 
 /// The Service through which the API server calls the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ macro_rules! entry {
             admission_review_versions: vec!["v1".to_owned()],
             client_config: client_config($webhook, $service),
             failure_policy: Some($webhook.failure_policy.to_string()),
-            match_conditions: Some($webhook.all_match_conditions()).filter(|conditions| !conditions.is_empty()),
+            match_conditions: match_conditions($webhook),
             match_policy: Some($webhook.match_policy.to_string()),
             name: $webhook.name.clone(),
             namespace_selector: $webhook.namespace_selector.clone(),
@@ -80,6 +80,11 @@ fn client_config(webhook: &Webhook, service: &ServiceRef) -> WebhookClientConfig
         port: Some(service.port.into()),
     };
     WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() }
+}
+
+/// All match conditions, as manifests have them: an empty list is left out.
+pub(crate) fn match_conditions(webhook: &Webhook) -> Option<Vec<MatchCondition>> {
+    Some(webhook.all_match_conditions()).filter(|conditions| !conditions.is_empty())
 }
 
 fn rule(rule: &Rule) -> RuleWithOperations {

@@ -32,8 +32,8 @@ const NAMESPACE_FINALIZE: (&str, &str) = (
 );
 
 impl Webhook {
-    /// The match conditions of the configuration: the webhook's own, and one or two more where a rule covers updates.
-    /// Those exempt updates of objects that are being deleted which change only `metadata` or `status`, so that
+    /// The match conditions of the configuration: the webhook's own, and one or two exemptions where a rule covers
+    /// updates. An update is exempt if its object is being deleted and it changes only `metadata` or `status`, so that
     /// finalizers can be removed while the webhook is down, even from invalid objects. Edits of anything else are still
     /// sent to the webhook.
     pub fn all_match_conditions(&self) -> Vec<MatchCondition> {

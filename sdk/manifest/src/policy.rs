@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use portcullis_review::Operation;
 
-use crate::configuration::metadata;
+use crate::configuration::{match_conditions, metadata};
 use crate::{Rule, Webhook};
 
 /// Whether CEL rules of the webhook would be evaluated for a request: one that brings an object.
@@ -30,9 +30,8 @@ fn policy_name(configuration: &str, webhook: &Webhook) -> String {
 /// A policy and its binding for each webhook that has CEL rules.
 ///
 /// The policy matches the creations and updates that the webhook is called for, with
-/// [all of its match conditions](Webhook::all_match_conditions). The binding has the webhook's selectors. A
-/// request that breaks a rule is denied as invalid (422), whatever the failure policy of the webhook: the operator need
-/// not run.
+/// [all of its match conditions](Webhook::all_match_conditions). The binding has the webhook's selectors. A request
+/// that breaks a rule is denied as invalid (422), whatever the failure policy of the webhook: the operator need not run.
 pub fn admission_policies(
     configuration: &str,
     webhooks: &[Webhook],
@@ -55,7 +54,7 @@ fn policy(name: &str, webhook: &Webhook) -> ValidatingAdmissionPolicy {
     });
     let spec = ValidatingAdmissionPolicySpec {
         failure_policy: Some("Fail".to_owned()),
-        match_conditions: Some(webhook.all_match_conditions()).filter(|conditions| !conditions.is_empty()),
+        match_conditions: match_conditions(webhook),
         match_constraints: Some(MatchResources {
             match_policy: Some(webhook.match_policy.to_string()),
             resource_rules: Some(webhook.rules.iter().filter_map(resource_rule).collect()),

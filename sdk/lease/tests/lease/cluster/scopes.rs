@@ -180,8 +180,7 @@ async fn a_strangers_lease_takes_no_namespace() {
     let election = LeaseElection::leader_election(&team, LEASE, "stranger").unwrap().timing(timing);
     let stranger = Candidate::start(cluster.admin(), election, 0);
     stranger.holds().await;
-    assert!(wide.scopes.owns(&team).must_check());
-    wait_until("it to write there", DEADLINE, || async { wide.scopes.owns(&team).may_write().then_some(()) }).await;
+    assert!(wide.scopes.owns(&team).must_check() && wide.scopes.owns(&team).may_write());
     hand_over(cluster, &team).await;
     wait_until("the step back", DEADLINE, || async { (!wide.scopes.owns(&team).must_check()).then_some(()) }).await;
     let taken = Instant::now();
